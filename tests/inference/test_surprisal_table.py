@@ -214,7 +214,7 @@ def test_a_word_id_of_the_source_takes_the_place_of_ours_and_its_measures_step_a
     assert table.names.count("word_id") == 1
     assert table.names[-3:] == ("word_id", "own_surprisal_bits", "rt")
     assert table.renamed == {"surprisal_bits": "own_surprisal_bits"}
-    of_texts = SurprisalTable(models[:1], TableSettings(), Columns(kept=("word_id",), text_column="text"))
+    of_texts = SurprisalTable(models[:1], TableSettings(text_column="text"), Columns(kept=("word_id",)))
     assert of_texts.renamed == {"word_id": "own_word_id"}  # it numbers no words
 
 

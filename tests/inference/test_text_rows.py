@@ -17,6 +17,7 @@ from treelm.cli.surprisal import Arguments
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.sentence_rows import Columns
+from treelm.inference.settings import RowSettings
 from treelm.inference.stimuli import StimulusTable, from_sentences, read_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* unknown to ", "ignore:.*(cells that differ|written together)")
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* unknown to ", "ignore:.*(cell
 
 def read(folder: Path, *rows: str, header: str = "text", **how: Any) -> StimulusTable:
     """The stimuli of a table, whose options are ``columns`` among ``how``."""
-    columns = Columns(text_column="text")._replace(**how.pop("columns", {}))
+    columns = Columns(rows=RowSettings(text_column="text", **how.pop("columns", {})))
     (folder / "items.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
     return read_table(str(folder / "items.csv"), columns, how.pop("punctuation", "as-given"), **how)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +13,7 @@ from treelm.cli.arguments import as_typed, refuse
 from treelm.cli.files import check_not_input, open_table, report_skipped, skip_list, write_metadata
 from treelm.cli.options import InputOptions, ModelNames, Output, RunsAndFile, WorkerOptions, impossible, runs_and_file
 from treelm.errors import InputError
-from treelm.inference.settings import LOG_BASES, TableSettings
+from treelm.inference.settings import LOG_BASES, RowSettings, TableSettings
 from treelm.io.tables import TABLES, check_table_name
 from treelm.io.terminal import log, progress_bar
 from treelm.models.capabilities import DocumentContext, Searching, has, why_not
@@ -162,17 +162,17 @@ def _read(
     is_named_so = Path(unpacked_name(file)).suffix.lower() in TABLES and options.format == "auto"
     is_table = options.layout == "table" or (options.layout == "auto" and is_named_so)
     if is_table:
-        asked = Columns(options.word_column, options.sentence_column, options.document_column)
+        asked = Columns(options.word_column, options.sentence_column, options.document_column, rows=options)
         how: dict[str, Any] = {"fill_down": options.fill_down, "language": options.split_sentences}
         how |= {"encoding": options.encoding, "skipped": skipped}
-        table = stimuli.read_table(file, asked._replace(**options.of_rows), options.punctuation, **how)
+        table = stimuli.read_table(file, asked, options.punctuation, **how)
         for note in table.notes:
             log(f"{file}: {as_typed(note)}")
         if options.follows_documents:
             stimuli.check_documents(table.stimuli)
         return table.columns, iter(table.stimuli), len(table.stimuli)
-    of_tables = ("word_column", "sentence_column", "document_column", "fill_down", *options.of_rows)
-    refuse(options, of_tables, "without --layout table")
+    of_tables = ("word_column", "sentence_column", "document_column", "fill_down")
+    refuse(options, (*of_tables, *(one.name for one in fields(RowSettings))), "without --layout table")
     if options.layout == "words":
         found = stimuli.read_words(file, options.punctuation, options.encoding)
     else:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from treelm.corpora.running_text import normalise
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, choose_from
+from treelm.inference.settings import RowSettings
 from treelm.io.numbers import number
 from treelm.io.tables import Cell, cell_text
 
@@ -50,24 +51,20 @@ _REPEATED = 0.6  # share of different words in a row that are repeated, which no
 
 
 class Columns(NamedTuple):
-    """The names of a table's columns, of which the last are those of ``TableSettings``; no document: all is one."""
+    """The names of a table's columns, and how its rows become sentences."""
 
     word: str = "word"
     sentence: tuple[str, ...] = ("sentence_id",)
     """The columns whose cells together say which rows are one sentence, such as item and condition."""
     document: str = ""
+    """The column that says which sentences are one document; without it, all of them are one."""
     kept: tuple[str, ...] = ()  # the other columns, which are passed through
-
-    text_column: str = ""
-    target_column: str = ""
-    target_from: str = ""
-    region_separator: str = "|"
-    sum_by: str = ""
+    rows: RowSettings = RowSettings()
 
     @property
     def all(self) -> tuple[str, ...]:
         """The names of those that are given back by themselves: of sentences in rows, not the text."""
-        word = () if self.text_column else (self.word,)
+        word = () if self.rows.text_column else (self.word,)
         return (*word, *self.sentence, *([self.document] if self.document else []))
 
     def key(self, cells: Mapping[str, Cell], above: Key = ()) -> Key:
@@ -94,9 +91,10 @@ def check_columns(
 ) -> None:
     """Raise ``InputError`` for a column that the table lacks; ``numbered`` ones have the number of the row."""
     needed = [("word", columns.word), *(("sentence", name) for name in columns.sentence)]
-    if columns.text_column:
-        needed[0] = ("text_column", columns.text_column)
-    needed += [(name, getattr(columns, name)) for name in ("document", "target_column", "sum_by")]
+    if columns.rows.text_column:
+        needed[0] = ("text_column", columns.rows.text_column)
+    needed += [("document", columns.document), ("target_column", columns.rows.target_column)]
+    needed += [("sum_by", columns.rows.sum_by)]
     for setting, name in needed:
         if name and name not in names and not (name in columns.sentence and name in numbered):
             remedy = f"name the column by {setting} = ...; {choose_from(name, names)}"
@@ -221,7 +219,7 @@ class _Table:
         self.places: dict[Name, list[int]] = {}
         """The places in ``rows`` of the rows of each sentence."""
         self._keys, self._columns, self._are_texts = dict[Name, Key](), asked, are_texts
-        self._others = [name for name in columns if name not in (*asked.all, asked.sum_by)]
+        self._others = [name for name in columns if name not in (*asked.all, asked.rows.sum_by)]
         self._designs = [] if are_texts else [name for name in self._others if _is_named(_DESIGN, name)]
         self._numbers = dict[str, Numbers]()
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from treelm.corpora.options import FileFormat
 from treelm.errors import InputError, check_choice, check_positive
 
 Context = Literal["sentence", "document"]
 """Context that a model has before a sentence: nothing, or the sentences of the document before it."""
-OF_ROWS = ("text_column", "target_column", "target_from", "region_separator", "sum_by")
-"""Settings of how rows of a table become sentences and regions."""
 LOG_BASES = {"2": "bits", "e": "nats", "10": "hartleys"}
 """Bases of logarithms, and the unit of each, which ends the names of columns."""
 
@@ -33,7 +31,31 @@ class WorkerSettings(DeviceSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableSettings:
+class RowSettings:
+    """How the rows of a table become sentences, and which parts of a sentence get a row."""
+
+    text_column: str = ""
+    """Of a table with a sentence, or a trial, in each row: the column of the sentences. The output has a row for each
+    word; for each region if all sentences have regions (the horse | fell); for each target if all mark a *target*."""
+    target_column: str = ""
+    """Of such a table: the column of the target, which must occur once in its sentence. Only targets get rows."""
+    target_from: Literal["", "0", "1"] = ""
+    """Of a target column of word numbers: the number of the first word of a sentence."""
+    region_separator: str = "|"
+    """Of a table of sentences: the separator of regions; '' for none."""
+    sum_by: str = ""
+    """Of a table: add up the bits of rows that share the value in this column and follow each other in a sentence, as
+    regions of several words; an empty cell is a row by itself."""
+
+    def __post_init__(self) -> None:
+        """Raise ``InputError`` for a setting without the one that it is about."""
+        for name, needed in (("target_column", "text_column"), ("target_from", "target_column")):
+            if getattr(self, name) and not getattr(self, needed):
+                raise InputError(f"{name} without {needed}", remedy=f"give {needed}, too")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSettings(RowSettings):
     """What a table has besides surprisals."""
 
     shape: Literal["auto", "wide", "long"] = "auto"
@@ -64,18 +86,6 @@ class TableSettings:
     omit_first: bool = False
     """Leave surprisal, its parts, probability and rank of the first word or region of a sentence missing (NA), as in
     tools that do not score it."""
-    text_column: str = ""
-    """Of a table with a sentence, or a trial, in each row: the column of the sentences. The output has a row for each
-    word; for each region if all sentences have regions (the horse | fell); for each target if all mark a *target*."""
-    target_column: str = ""
-    """Of such a table: the column of the target, which must occur once in its sentence. Only targets get rows."""
-    target_from: Literal["", "0", "1"] = ""
-    """Of a target column of word numbers: the number of the first word of a sentence."""
-    region_separator: str = "|"
-    """Of a table of sentences: the separator of regions; '' for none."""
-    sum_by: str = ""
-    """Of a table: add up the bits of rows that share the value in this column and follow each other in a sentence, as
-    regions of several words; an empty cell is a row by itself."""
     split_sentences: str = ""
     """Language (en, de, ...) of texts whose sentences are to be found: every line, or what --sentence-column says, is
     split, and numbered in the column sentence_number. Needs pip install 'treelm[sentences]'."""
@@ -84,16 +94,9 @@ class TableSettings:
 
     def __post_init__(self) -> None:
         """Raise ``InputError`` for values that cannot be."""
-        for name, needed in (("target_column", "text_column"), ("target_from", "target_column")):
-            if getattr(self, name) and not getattr(self, needed):
-                raise InputError(f"{name} without {needed}", remedy=f"give {needed}, too")
+        super().__post_init__()
         if self.lag < 0:
             raise InputError(f"lag = {self.lag}", remedy="give 1 or more words, or remove this option")
-
-    @property
-    def of_rows(self) -> dict[str, Any]:
-        """How rows become sentences and regions, as the ``Columns`` of a table have it."""
-        return {name: getattr(self, name) for name in OF_ROWS}
 
     @property
     def follows_documents(self) -> bool:

@@ -140,20 +140,20 @@ def table_stimuli(
 ) -> StimulusTable:
     """Make stimuli of the rows of a table, which ``text_rows`` or ``sentence_rows`` puts together as ``how`` says.
 
-    Rows of a sentence that follow each other with the same cell in ``columns.sum_by`` become one region. Texts in
+    Rows of a sentence that follow each other with the same cell in ``columns.rows.sum_by`` become one region. Texts in
     ``language`` are split into sentences. A column ``line_name`` is added, of the line where a word or region begins.
     Raises ``InputError`` as they do, and for a region that comes again after others.
     """
-    if columns.sum_by and punctuation == "apart":
+    if columns.rows.sum_by and punctuation == "apart":
         raise InputError("punctuation = apart with sum_by", remedy="give punctuation = summed, or remove one of them")
-    rows_of = text_rows if columns.text_column else sentence_rows
+    rows_of = text_rows if columns.rows.text_column else sentence_rows
     sentences, notes = rows_of(names, rows, columns, are_texts=bool(language), skipped=skipped, **how)
     own_names = [name for name in names if name not in columns.all]
     stimuli, differing, errors = list[Stimulus](), set[str](), list[InputError]()
     for (document, *keys), group, texts, target in sentences:
         source, _, line = group[0][0].rpartition(":")
         try:
-            regions = _regions(group, columns.sum_by)
+            regions = _regions(group, columns.rows.sum_by)
         except InputError as error:
             errors.append(error)
             continue
@@ -166,7 +166,7 @@ def table_stimuli(
             kept.append((*own, *([int(where.rpartition(":")[2])] if line_name else ())))
             differing |= lost
         words = tuple(" ".join(texts[place] for place in places) for places in regions)
-        identifier = line if columns.text_column else " ".join(map(str, keys))
+        identifier = line if columns.rows.text_column else " ".join(map(str, keys))
         sentence = Sentence(words=words, identifier=identifier, source=source, line=int(line))
         shown = () if target is None else tuple(target in places for places in regions)
         named: dict[str, Any] = {"document": str(document), "keys": tuple(keys), "kept": tuple(kept), "shown": shown}

@@ -176,7 +176,7 @@ class SurprisalTable:
             model_columns, model = common | chosen, [MODEL] if settings.shape == "long" else []
             columns = [*model, *keys, *common, *places, *chosen, *predictors]
         self.own = deduplicate_names(
-            source.kept, taken=[name for name in columns if name != WORD_ID or source.text_column]
+            source.kept, taken=[name for name in columns if name != WORD_ID or settings.text_column]
         )
         """The names of the source's other columns: own_NAME for one of the same name as a computed one."""
         self.renamed = {name: new for name, new in zip(source.kept, self.own, strict=True) if name != new}
@@ -416,7 +416,7 @@ def surprisal_table(
     if UNIGRAM in asked.columns and unigrams is None:
         raise InputError(f"the column {UNIGRAM!r} without counts", remedy="give unigrams = Unigrams(counts of words)")
     keys = (sentence,) if isinstance(sentence, str) else tuple(sentence)
-    names = Columns(word, keys, document)._replace(**asked.of_rows)
+    names = Columns(word, keys, document, rows=asked)
     check_choice("on_error", on_error, get_args(OnError))
     skipped: list[InputError] | None = [] if on_error == "skip" else None
     cells = frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None)

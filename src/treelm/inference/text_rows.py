@@ -9,6 +9,7 @@ from treelm.corpora.tokens import BLANKS, words_of
 from treelm.errors import SKIP, InputError
 from treelm.inference.predictors import bare
 from treelm.inference.sentence_rows import Columns, Key, Row, SentenceRows, check_columns, ends_inside, settle, word_of
+from treelm.inference.settings import RowSettings
 from treelm.io.tables import Cell
 
 MARK = "*"  # what stands on both sides of a target
@@ -94,14 +95,14 @@ def text_rows(
     given = list(rows)
     check_columns(columns, names, given, source, numbered)
     given = [(where, {**dict.fromkeys(numbered, n), **cells}) for n, (where, cells) in enumerate(given, start=1)]
-    mark = _mark_of([str(cells[columns.text_column]) for _, cells in given], columns, source)
+    mark = _mark_of([str(cells[columns.rows.text_column]) for _, cells in given], columns.rows, source)
     found, errors, several = list[SentenceRows](), list[InputError](), list[str]()
     habits, key = EverySentence(mark, is_text=False), Key()
     for where, cells in given:
         key = columns.key(cells, key if fill_down else ())
         try:
-            text = word_of(cells[columns.text_column], where, "sentence")
-            regions, target = _regions(text, mark, cells, columns, where)
+            text = word_of(cells[columns.rows.text_column], where, "sentence")
+            regions, target = _regions(text, mark, cells, columns.rows, where)
         except InputError as error:
             errors.append(error)
             continue
@@ -111,33 +112,33 @@ def text_rows(
     if not given:
         errors = [InputError("a table without rows", where=source, remedy="give a row for every sentence")]
     settle([*unreadable, *errors], skipped, something_is_left=bool(found))
-    habits.check(source, columns.target_column)
+    habits.check(source, columns.rows.target_column)
     told = "a sentence ends before the last word: several are read as one, unless split_sentences = 'en'"
     count = f"in {len(several)} of {len(found)} rows (first at {several[0]})" if several and not are_texts else ""
     return found, (*([f"{count} {told}"] if count else ()), *habits.notes())
 
 
-def _mark_of(texts: Sequence[str], columns: Columns, source: str) -> str:
+def _mark_of(texts: Sequence[str], rows: RowSettings, source: str) -> str:
     """What the texts say of regions. Raises ``InputError`` for a separator that is nowhere, and for both marks."""
-    if columns.target_column:
+    if rows.target_column:
         return ""
-    separator = columns.region_separator
+    separator = rows.region_separator
     marks = [one for one in (separator, MARK) if one and any(one in text for text in texts)]
     if len(marks) > 1:
         remedy = "mark the target alone, or cut regions; region_separator = '' cuts none"
         raise InputError(f"both {separator!r} and {MARK!r} in the texts", where=source, remedy=remedy)
-    if separator not in ("", Columns().region_separator, *marks):
+    if separator not in ("", RowSettings.region_separator, *marks):
         remedy = "name what stands between the regions"
         raise InputError(f"region_separator = {separator!r}, which no text has", where=source, remedy=remedy)
     return marks[0] if marks else ""
 
 
 def _regions(
-    text: str, mark: str, cells: Mapping[str, Cell], columns: Columns, where: str
+    text: str, mark: str, cells: Mapping[str, Cell], rows: RowSettings, where: str
 ) -> tuple[list[str], int | None]:
     """The regions of a sentence, and which of them is the target, if one is. Raises ``InputError`` if that is open."""
-    if columns.target_column:
-        start, end = _place(word_of(cells[columns.target_column], where, "target"), words_of(text), columns, where)
+    if rows.target_column:
+        start, end = _place(word_of(cells[rows.target_column], where, "target"), words_of(text), rows, where)
     elif mark == MARK:
         text, start, end = _marked(text, where)
     elif not mark:
@@ -152,12 +153,12 @@ def _regions(
     return [*words[:start], " ".join(words[start:end]), *words[end:]], start
 
 
-def _place(target: str, words: Sequence[str], columns: Columns, where: str) -> tuple[int, int]:
+def _place(target: str, words: Sequence[str], rows: RowSettings, where: str) -> tuple[int, int]:
     """Where a target's words stand among those of its sentence, whatever marks are around them; end exclusive."""
     wanted = [bare(one) or one for one in words_of(target)]
     plain = [bare(one) or one for one in words]
-    if columns.target_from:
-        wanted, plain = wanted[:1], [str(number) for number, _ in enumerate(words, start=int(columns.target_from))]
+    if rows.target_from:
+        wanted, plain = wanted[:1], [str(number) for number, _ in enumerate(words, start=int(rows.target_from))]
     places = [place for place in range(len(plain)) if plain[place : place + len(wanted)] == wanted]
     if len(places) != 1:
         times = f"is {len(places)} times" if places else "is not"
