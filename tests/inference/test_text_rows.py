@@ -25,7 +25,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* unknown to ", "ignore:.*(cell
 
 def read(folder: Path, *rows: str, header: str = "text", **how: Any) -> StimulusTable:
     """The stimuli of a table, whose options are ``columns`` among ``how``."""
-    columns = Columns(rows=RowSettings(text_column="text", **how.pop("columns", {})))
+    named = {"text_column": "text", **how.pop("columns", {})}
+    of_table = {name: named.pop(name) for name in Columns._fields if name in named}
+    columns = Columns(**of_table, rows=RowSettings(**named))
     (folder / "items.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
     return read_table(str(folder / "items.csv"), columns, how.pop("punctuation", "as-given"), **how)
 
