@@ -31,8 +31,7 @@ from treelm.cli.arguments import Positional
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.loading import load
-from treelm.inference.tree_parsers import parser_version
+from treelm.inference.loading import load, model_hash
 from treelm.models.capabilities import ConfidentParser
 from treelm.models.scores import ParsedSentence
 
@@ -139,7 +138,7 @@ def _write_metadata(
 ) -> None:
     metadata = {
         "parser": Path(parser).name,
-        "parser_version": parser_version(parser),
+        "parser_version": model_hash(parser),
         "trees": "made by a parser, none by people",
         "chosen_on": ["/".join(Path(path).parts[-2:]) for path in dev],
         "dev_all": whole._asdict(),

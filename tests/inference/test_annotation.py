@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
-from treelm.inference import annotation, tree_parsers
-from treelm.inference.annotation import Progress, annotate
+from treelm.inference import annotation
+from treelm.inference.annotation import Progress
+from treelm.inference.benepar import Benepar
 from treelm.inference.settings import AnnotationSettings
-from treelm.inference.tree_parsers import ParsedLine, ParserSettings, Sentences
-from treelm.models.chart.network import ChartParser
+from treelm.models.scores import ParsedSentence
+from treelm.trees.tree import Tree
 
 NUM_LINES = 3 * annotation.BLOCK + 5
-
-
-FAKE = ParserSettings(name="fake")
 
 
 class Crash(Exception):
     """Stands for anything that ends the process."""
 
 
-def parse(sentences: Sentences) -> list[ParsedLine]:
-    if any("bad" in words for words in sentences):
-        raise InputError("a bad word", remedy="-")
-    return [ParsedLine(f"(S {' '.join(f'(X {word})' for word in words)})") for words in sentences]
+class Fake(Benepar):
+    """Gives every sentence a flat tree."""
+
+    version = "1"
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+
+    def annotate(self, sentences: Sequence[Sequence[str]]) -> list[ParsedSentence]:
+        if any("bad" in words for words in sentences):
+            raise InputError("a bad word", remedy="-")
+        return [ParsedSentence(Tree("S", words)) for words in sentences]
 
 
-@pytest.fixture(autouse=True)
-def parser(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(tree_parsers.EXTERNAL, "fake", lambda: parse)
-    tree_parsers.open_parser.cache_clear()
-    yield
-    tree_parsers.open_parser.cache_clear()
+annotate = partial(annotation.annotate, run="fake")
+FAKE = Fake()
 
 
 @pytest.fixture
@@ -104,8 +108,8 @@ def test_other_settings_or_another_input_are_refused(
     with pytest.raises(InputError, match="begun with max_words = None, now it is 5"):
         annotate(str(text), target, FAKE, settings(max_words=5))
     with monkeypatch.context() as patch:
-        patch.setattr(annotation, "parser_version", lambda name: "2")
-        with pytest.raises(InputError, match="begun with parser_version = 'unknown', now it is '2'"):
+        patch.setattr(Fake, "version", "2")
+        with pytest.raises(InputError, match="begun with parser_version = '1', now it is '2'"):
             annotate(str(text), target, FAKE, settings())
     text.write_text("other " + text.read_text())
     with pytest.raises(InputError, match=r"in\.txt is not the input that this was begun with"):
@@ -118,7 +122,7 @@ def test_a_file_that_is_there_is_not_replaced(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, num_blocks: int
 ) -> None:
     if name.endswith("tsv"):
-        monkeypatch.setattr(annotation, "parser_class", lambda name: ChartParser)  # which has a table beside its trees
+        monkeypatch.setattr(annotation, "ConfidentParser", Fake)  # which has a table beside its trees
     if num_blocks:  # it came after the annotation was stopped
         stop_after_one_block(text, tmp_path / "out.ptb")
     (tmp_path / name).write_text("precious")

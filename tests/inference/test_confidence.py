@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,9 @@ from tests.systems import small_setup
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.inference import annotation
-from treelm.inference.annotation import Progress, annotate, table_of
+from treelm.inference.annotation import Progress, table_of
+from treelm.inference.loading import load
 from treelm.inference.settings import AnnotationSettings
-from treelm.inference.tree_parsers import ParserSettings
 from treelm.models.chart.network import ChartParser
 from treelm.models.persistence.storage import load_model, save_model
 
@@ -41,8 +42,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ChartParser, "preferred_batch_size", 10)
 
 
-def parser(run: Path) -> ParserSettings:
-    return ParserSettings(name=str(run))
+def annotate(text: Path, out: Path, run: Path, settings: AnnotationSettings, **how: Any) -> Progress:
+    return annotation.annotate(str(text), out, load(run), settings, run=str(run), **how)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -54,7 +55,8 @@ def test_every_sentence_has_its_tree_its_tags_and_a_row(run: Path, text: Path, t
     text = text.rename(tmp_path / "o\td.txt")  # a tab in its name stays in one cell
     out = tmp_path / "out.ptb"
     seen: list[Progress] = []
-    progress = annotate(str(text), out, parser(run), AnnotationSettings(), on_progress=seen.append)
+    described: list[dict[str, Any]] = []
+    annotate(text, out, run, AnnotationSettings(), on_progress=seen.append, on_done=described.append)
     assert [one.num_read for one in seen] == [10, 20, 25]
     sentences = [line.split() for line in text.read_text().splitlines()]
     model = load_model(run)
@@ -70,7 +72,7 @@ def test_every_sentence_has_its_tree_its_tags_and_a_row(run: Path, text: Path, t
         assert float(row["confidence"]) == pytest.approx(one.confidence.mean, abs=2e-4)
         assert float(row["expected_f1"]) == pytest.approx(one.confidence.expected_f1, abs=2e-4)
         assert row["kept"] == "1"
-    about = annotation.describe("in.txt", parser(run), AnnotationSettings(), progress)["confidence"]
+    about = described[0]["confidence"]
     mean = sum(float(row["confidence"]) for row in rows) / NUM_LINES
     assert about["mean"] == pytest.approx(mean, abs=2e-4)
     assert about["num_left_out"] == 0
@@ -78,11 +80,12 @@ def test_every_sentence_has_its_tree_its_tags_and_a_row(run: Path, text: Path, t
 
 
 def test_what_it_is_not_sure_of_is_left_out(run: Path, text: Path, tmp_path: Path) -> None:
-    annotate(str(text), tmp_path / "all.ptb", parser(run), AnnotationSettings())
+    annotate(text, tmp_path / "all.ptb", run, AnnotationSettings())
     all_rows = rows_of(table_of(tmp_path / "all.ptb"))
     least = sorted(float(row["confidence"]) for row in all_rows)[NUM_LINES // 2] - 1e-4
     kept = AnnotationSettings(min_confidence=least)
-    progress = annotate(str(text), tmp_path / "out.ptb", parser(run), kept)
+    described: list[dict[str, Any]] = []
+    progress = annotate(text, tmp_path / "out.ptb", run, kept, on_done=described.append)
     lines = (tmp_path / "all.ptb").read_text().splitlines()
     sure = [float(row["confidence"]) >= least for row in all_rows]
     assert 0 < sum(sure) < NUM_LINES
@@ -92,7 +95,7 @@ def test_what_it_is_not_sure_of_is_left_out(run: Path, text: Path, tmp_path: Pat
     assert [row["kept"] == "1" for row in rows_of(table_of(tmp_path / "out.ptb"))] == sure
     assert (progress.num_sentences, progress.num_unsure) == (sum(sure), NUM_LINES - sum(sure))
     assert progress.num_words == sum(len(one.words) for one in read_sentences(tmp_path / "out.ptb"))
-    about = annotation.describe("in.txt", parser(run), kept, progress)
+    (about,) = described
     assert about["min_confidence"] == least
     assert about["confidence"]["num_left_out"] == NUM_LINES - sum(sure)
     assert about["confidence"]["mean"] > least
@@ -103,19 +106,19 @@ class Crash(Exception):
 
 
 def test_the_table_survives_a_crash_and_other_processes(run: Path, text: Path, tmp_path: Path) -> None:
-    annotate(str(text), tmp_path / "whole.ptb", parser(run), AnnotationSettings())
+    annotate(text, tmp_path / "whole.ptb", run, AnnotationSettings())
 
     def crash(progress: Progress) -> None:
         raise Crash
 
     out = tmp_path / "out.ptb"
     with pytest.raises(Crash):
-        annotate(str(text), out, parser(run), AnnotationSettings(), on_progress=crash)
+        annotate(text, out, run, AnnotationSettings(), on_progress=crash)
     with (tmp_path / "out.ptb.annotating" / annotation.JOURNAL).open("a") as stream:
         stream.write("torn")
     with pytest.raises(InputError, match=r"begun with min_confidence = None, now it is 0\.5"):
-        annotate(str(text), out, parser(run), AnnotationSettings(min_confidence=0.5))
-    annotate(str(text), out, parser(run), AnnotationSettings())
+        annotate(text, out, run, AnnotationSettings(min_confidence=0.5))
+    annotate(text, out, run, AnnotationSettings())
     for name in ("", ".tsv"):
         assert (tmp_path / f"out.ptb{name}").read_bytes() == (tmp_path / f"whole.ptb{name}").read_bytes()
     assert not (tmp_path / "out.ptb.annotating").exists()
@@ -135,9 +138,9 @@ def test_killed_between_trees_and_table_it_finishes(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", crash)
         with pytest.raises(Crash):
-            annotate(str(text), out, parser(run), AnnotationSettings())
+            annotate(text, out, run, AnnotationSettings())
     assert out.exists()
     assert not table_of(out).exists()
-    annotate(str(text), out, parser(run), AnnotationSettings())
+    annotate(text, out, run, AnnotationSettings())
     assert len(rows_of(table_of(out))) == NUM_LINES
     assert not (tmp_path / "out.ptb.annotating").exists()

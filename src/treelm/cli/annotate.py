@@ -9,7 +9,7 @@ from pathlib import Path
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.files import write_metadata
 from treelm.cli.options import InputFile, Output, WorkerOptions
-from treelm.errors import InputError, check_positive
+from treelm.errors import InputError
 from treelm.inference.settings import AnnotationSettings
 from treelm.io.terminal import log, progress_bar
 
@@ -38,30 +38,25 @@ class Arguments(AnnotationSettings, WorkerOptions):
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
-    from treelm.inference.annotation import annotate, describe
-    from treelm.inference.loading import run_search
-    from treelm.inference.tree_parsers import EXTERNAL, ParserSettings, parser_class
+    from treelm.inference.annotation import annotate
+    from treelm.inference.benepar import BENEPAR, Benepar
 
-    check_positive(batch_size=options.batch_size)
-    is_external = options.parser in EXTERNAL
+    is_external = options.parser == BENEPAR
     if is_external and options.given_search():
         raise InputError(f"a search for {options.parser}", remedy="remove this option: only runs search")
-    if system := parser_class(options.parser):
-        options.note_lost_widths(options.parser, system)
-    search = None if is_external else options.changed(run_search(options.parser))
-    parser = ParserSettings(name=options.parser, search=search, device=options.device)
-    metadata = partial(describe, options.file, parser, options)
+    parser = Benepar() if is_external else options.load(options.parser)
     with progress_bar(f"parsing {options.file}", None, unit="blocks of sentences") as advance:
         progress = annotate(
             options.file,
             Path(options.output),
             parser,
             options,
+            run=options.parser,
             processes=options.processes,
             batch_size=options.batch_size,
             on_progress=lambda _: advance(),
             on_error=lambda message: log(f"not parsed: {message}"),
-            on_done=lambda progress: write_metadata(options.output, metadata(progress)),
+            on_done=partial(write_metadata, options.output),
         )
     unsure = f", {progress.num_unsure:,} left out as unsure" if options.min_confidence is not None else ""
     log(f"{progress.num_sentences:,} trees in {options.output}, {progress.num_errors:,} sentences not parsed{unsure}")

@@ -12,8 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -25,33 +24,24 @@ from treelm.corpora.lines import stretches
 from treelm.corpora.readers import ReadOptions, no_sentences, read_stretch
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
-from treelm.inference.batching import batched
-from treelm.inference.processes import compute_each
+from treelm.inference.batching import in_batches
+from treelm.inference.benepar import Benepar
+from treelm.inference.loading import model_hash
+from treelm.inference.processes import Model, model_workers
+from treelm.inference.processes import annotate as annotate_words
 from treelm.inference.settings import AnnotationSettings
-from treelm.inference.tree_parsers import (
-    ParsedLine,
-    ParserSettings,
-    Sentences,
-    open_parser,
-    parser_class,
-    parser_version,
-)
 from treelm.io.atomic import check_output_path, hold_folder, open_atomic, path_in_errors
 from treelm.io.files import STDIN, name_of, open_bytes
 from treelm.io.json import line_with_checksum, line_without_checksum
 from treelm.io.tables import tsv_row
-from treelm.io.workers import worker_pool
-from treelm.models.capabilities import ConfidentParser, Parser, Searching
+from treelm.models.capabilities import ConfidentParser, Parser, Searching, require
+from treelm.models.scores import Confidence
 from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
-BLOCK = 64  # sentences that are parsed by one process in one go, and written together
+BLOCK = 64  # sentences that are written together
 JOURNAL = "journal.jsonl"  # the file of work in progress
-_WORKER = {
-    "what": "a process that parses",
-    "remedy": "free memory, or lower the number of processes; the same command continues from here",
-}
 TABLE_COLUMNS = ("place", "num_words", "confidence", "expected_f1", "kept")
 """Columns of the table of confidences, which has a row for each sentence that was parsed."""
 _DEFAULT = AnnotationSettings()
@@ -126,33 +116,36 @@ def _write_lines(path: Path, blocks: Iterable[list[str]]) -> None:
 def annotate(
     source: str,
     target: Path,
-    parser: ParserSettings,
+    parser: Model,
     settings: AnnotationSettings = _DEFAULT,
     *,
+    run: str,
     processes: int = 1,
     batch_size: int = 16,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_error: Callable[[str], None] = lambda message: None,
-    on_done: Callable[[Progress], None] = lambda progress: None,
+    on_done: Callable[[dict[str, Any]], None] = lambda description: None,
 ) -> Progress:
     """Parse a file (``-``: standard input) into ``target``, one tree a line in input order; ``.gz`` is packed.
 
-    Work in progress stands in ``TARGET.annotating``; the same call continues from there after any interruption, with
-    any number of processes, to the same bytes. When all is done, ``on_error`` gets every sentence that was not parsed,
-    with its place, and ``on_done`` is called before the target is there. Raises ``InputError`` for an output that
-    exists, for other settings or another input than it was begun with, and as ``settings.on_error`` says.
+    ``run`` is where the parser was loaded from: other processes load it there, and its weights are part of what work in
+    progress depends on. Work in progress stands in ``TARGET.annotating``; the same call continues from there after any
+    interruption, with any number of processes, to the same bytes. When all is done, ``on_error`` gets every sentence
+    that was not parsed, with its place, and ``on_done`` the provenance of the trees, as JSON values, before the target
+    is there. Raises ``InputError`` for an output that exists, for other settings or another input than it was begun
+    with, for a parser without trees, and as ``settings.on_error`` says.
     """
     folder, table = target.with_name(f"{target.name}.annotating"), table_of(target)
     if target.name == STDIN:
         remedy = "give the name of a file: work in progress stands beside it"
         raise InputError("trees cannot go to standard output", remedy=remedy)
     check_output_path(target)
-    asked, system = begun_with(source, parser, settings), parser_class(parser.name)
-    has_confidence = system is not None and issubclass(system, ConfidentParser)
+    if not isinstance(parser, Benepar):
+        require(parser, Parser)
+    asked, has_confidence = _begun_with(source, parser, run, settings), isinstance(parser, ConfidentParser)
     if settings.min_confidence is not None and not has_confidence:
         remedy = "remove min_confidence, or take a run of chart"
-        raise InputError(f"{parser.name} does not say how sure it is of its trees", remedy=remedy)
-    open_parser.cache_clear()  # a run may have been trained on since the last call
+        raise InputError(f"{run} does not say how sure it is of its trees", remedy=remedy)
     remedy = "wait for it or end it, or give another name for the output"
     with hold_folder(folder, found="another process is annotating here", remedy=remedy):
         journal = Journal(folder / JOURNAL, asked)
@@ -163,18 +156,19 @@ def annotate(
                 for path in filter(Path.exists, outputs):
                     remedy = "remove it, or give another name for the output"
                     raise InputError("this file is there already", where=str(path), remedy=remedy)
-                at_once = system.preferred_batch_size if system and issubclass(system, Parser) else 0  # 0: no matter
-                waiting: deque[SentenceBlock] = deque()
-
-                def sentences(blocks: Iterator[SentenceBlock]) -> Iterator[Sentences]:
-                    for block in blocks:
-                        waiting.append(block)
-                        yield [item.words for item in block.items if item.error is None]
-
-                with worker_pool(processes, **_WORKER) as computed, open_bytes(source) as stream:
-                    blocks = read_blocks(stream, source, settings, journal.progress, at_once or BLOCK)
-                    for answers in computed(partial(parse_block, parser, at_once or batch_size), sentences(blocks)):
-                        _write(waiting.popleft(), answers, settings, journal)
+                own_size = parser.preferred_batch_size if isinstance(parser, Parser) else 0  # 0: any
+                with model_workers(run, processes) as compute, open_bytes(source) as stream:
+                    sentences = read_input(stream, source, settings, journal.progress)
+                    unparsed: list[InputError] | None = None if settings.on_error == "raise" else []
+                    answers = in_batches(
+                        sentences,
+                        partial(compute, parser, parse_lines),
+                        batch_size=own_size or batch_size,
+                        window=1 if own_size else 16,
+                        skipped=unparsed,
+                    )
+                    for block in _blocks(answers, own_size or BLOCK, unparsed):
+                        _write(block, settings, journal)
                         on_progress(journal.progress)
                 journal.append(replace(_checked(journal.progress, name_of(source)), is_done=True))
             except BaseException:
@@ -184,7 +178,7 @@ def annotate(
         for errors in journal.lines("errors"):
             for message in errors:
                 on_error(message)
-        on_done(journal.progress)
+        on_done(_describe(source, parser, asked, journal.progress))
         _write_lines(target, journal.lines("trees"))
         if has_confidence and (journal.progress.num_kept or journal.progress.num_unsure):
             _write_lines(table, chain([["\t".join(TABLE_COLUMNS)]], journal.lines("rows")))
@@ -192,7 +186,7 @@ def annotate(
     return journal.progress
 
 
-def begun_with(source: str, parser: ParserSettings, settings: AnnotationSettings) -> dict[str, Any]:
+def _begun_with(source: str, parser: Model, run: str, settings: AnnotationSettings) -> dict[str, Any]:
     """The settings that trees are made with, as work in progress keeps them.
 
     Raises ``InputError`` for tokenising sentences that have words already.
@@ -202,9 +196,9 @@ def begun_with(source: str, parser: ParserSettings, settings: AnnotationSettings
         raise InputError(f"tokenise with {format}", remedy="remove this option: these sentences have words")
     optional = {name: getattr(settings, name) for name in ("min_confidence", "documents")}
     return {
-        "parser": parser.name,
-        "parser_version": parser_version(parser.name),
-        "beam": parser.search.to_json() if parser.search else {},
+        "parser": run,
+        "parser_version": parser.version if isinstance(parser, Benepar) else model_hash(run),
+        **({"beam": parser.search.to_json()} if isinstance(parser, Searching) else {}),
         "format": format,
         **{name: getattr(settings, name) for name in ("tokenise", "max_words", "on_error")},
         **{name: value for name, value in optional.items() if value not in (None, False)},
@@ -243,28 +237,30 @@ def _checked(done: Progress, name: str) -> Progress:
 
 
 class InputSentence(NamedTuple):
-    """A sentence of the input, or what is wrong with it."""
+    """A sentence of the input, or what is wrong with it, and how far the input has been read with it."""
 
-    words: tuple[str, ...]
+    all_words: tuple[str, ...]
     where: str
     error: InputError | None = None
     begins_document: bool = False  # not the first one
+    num_read: int = 0  # pieces of the input
+    digest: str = ""  # of these pieces; "" where more sentences of the same piece follow
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that are parsed: none of a sentence with an error."""
+        return () if self.error else self.all_words
 
 
-class SentenceBlock(NamedTuple):
-    """Sentences that are parsed together, and how far the input has been read with them."""
-
-    items: list[InputSentence]
-    num_read: int
-    digest: str
+Line = tuple[str, Confidence | None]
+"""A tree in brackets, with a tag over each word, and how sure the parser is of it, if it says so."""
+Answer = tuple[InputSentence, Line | InputError]
 
 
-def read_blocks(
-    stream: Any, source: str, settings: AnnotationSettings, progress: Progress, size: int = BLOCK
-) -> Iterator[SentenceBlock]:
-    """The rest of the input in blocks of sentences. Raises ``InputError`` if what comes before has changed."""
+def read_input(stream: Any, source: str, settings: AnnotationSettings, progress: Progress) -> Iterator[InputSentence]:
+    """The sentences of the rest of the input. Raises ``InputError`` if what comes before has changed."""
     name, options = name_of(source), ReadOptions(format=settings.format)
-    digest, document, items = hashlib.sha256(), 0, list[InputSentence]()
+    digest, document = hashlib.sha256(), 0
     pieces = enumerate(stretches(stream, name, options), 1)
     for _, stretch in islice(pieces, progress.num_read):
         digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
@@ -272,9 +268,9 @@ def read_blocks(
     if progress.num_read and digest.hexdigest() != progress.digest:
         found = f"{name} is not the input that this was begun with"
         raise InputError(found, remedy="give the same input, or another name for the output")
-    num_read = progress.num_read
     for num_read, stretch in pieces:
         digest.update(b"%d:%s" % (len(stretch.content), stretch.content))
+        items = list[InputSentence]()
         for sentence in read_stretch(stretch, options):
             if isinstance(sentence, InputError):
                 item = InputSentence((), sentence.where or "", sentence)
@@ -287,54 +283,65 @@ def read_blocks(
                 if settings.max_words is not None and len(words) > settings.max_words:
                     remedy = "raise max_words to parse it"
                     item = item._replace(error=InputError(f"{len(words)} words", where=item.where, remedy=remedy))
-            items.append(item._replace(begins_document=stretch.document > document))
+            items.append(item._replace(begins_document=stretch.document > document, num_read=num_read))
             document = stretch.document
-        if len(items) >= size:
-            yield SentenceBlock(items, num_read, digest.hexdigest())
-            items = []
-    if items:
-        yield SentenceBlock(items, num_read, digest.hexdigest())
+        yield from items[:-1]
+        if items:
+            yield items[-1]._replace(digest=digest.hexdigest())
 
 
-def parse_block(parser: ParserSettings, batch_size: int, sentences: Sentences) -> list[ParsedLine | InputError]:
-    """A line, or an error, for every sentence; those of similar length are parsed together."""
-    parse = open_parser(parser)
-    found: dict[int, ParsedLine | InputError] = {}
-    for numbers in batched(sorted(range(len(sentences)), key=lambda number: len(sentences[number])), batch_size):
-        found.update(zip(numbers, compute_each(parse, [sentences[one] for one in numbers]), strict=True))
-    return [found[number] for number in range(len(sentences))]
+def parse_lines(parser: Model, sentences: Sequence[Sequence[str]]) -> list[Line | None]:
+    """The tree of each sentence as it is written, None of one without words (a ``Task``).
+
+    Raises ``InputError`` for words that brackets cannot hold.
+    """
+    found = annotate_words(parser, sentences)
+    return [None if one is None else (format_tree(one.tree, one.tags), one.confidence) for one in found]
 
 
-def _write(
-    block: SentenceBlock, answers: Iterable[ParsedLine | InputError], settings: AnnotationSettings, journal: Journal
-) -> None:
-    """Write the trees of a block, its errors and its rows. Raises the first error if that is the policy."""
+def _blocks(
+    answers: Iterable[tuple[InputSentence, Line | None]], size: int, unparsed: list[InputError] | None
+) -> Iterator[list[Answer]]:
+    """Sentences that are written together, with what is to be written of each: so many, or more in one piece of input.
+
+    ``unparsed`` are the errors that ``in_batches`` collects. Without it, the first sentence with an error raises it.
+    """
+    block = list[Answer]()
+    for sentence, line in answers:
+        if sentence.error and unparsed is None:
+            raise sentence.error
+        block.append((sentence, line or sentence.error or (unparsed or []).pop()))
+        if len(block) >= size and sentence.digest:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _write(block: Sequence[Answer], settings: AnnotationSettings, journal: Journal) -> None:
+    """Write the trees of a block of sentences, its errors and its rows of the table of confidences."""
     trees, errors, rows = list[str](), list[str](), list[str]()
-    done = replace(journal.progress, num_read=block.num_read, digest=block.digest)
-    remaining = iter(answers)
-    for item in block.items:
-        answer, num_words = item.error or next(remaining), len(item.words)
+    done = replace(journal.progress, num_read=block[-1][0].num_read, digest=block[-1][0].digest)
+    for item, answer in block:
+        num_words = len(item.all_words)
         if item.begins_document and settings.documents:
             trees.append("")
         if isinstance(answer, InputError):
-            error = InputError(answer.found, where=answer.where or item.where, remedy=answer.remedy)
-            if settings.on_error == "raise":
-                raise error
-            errors.append(str(error))
+            errors.append(str(answer))
             done.num_errors += 1
             if settings.on_error == "flat":
-                trees.append(format_tree(Tree(UNPARSED, item.words)) if num_words else "")
+                trees.append(format_tree(Tree(UNPARSED, item.all_words)) if num_words else "")
                 done.num_sentences += 1
                 done.num_words += num_words
             continue
-        sure = answer.confidence
+        line, sure = answer
         is_kept = sure is None or sure.mean >= (settings.min_confidence or 0.0)
         if sure is not None:
             rows.append(tsv_row((item.where, str(num_words), *(f"{v:.4f}" for v in sure), str(int(is_kept)))))
         if not is_kept:
             done.num_unsure += 1
             continue
-        trees.append(answer.line)
+        trees.append(line)
         done.num_sentences += 1
         done.num_words += num_words
         done.num_kept += 1
@@ -345,19 +352,11 @@ def _write(
     journal.append(done, trees=trees, errors=errors, rows=rows)
 
 
-def describe(source: str, parser: ParserSettings, settings: AnnotationSettings, progress: Progress) -> dict[str, Any]:
+def _describe(source: str, parser: Model, asked: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     """The provenance of the trees for those who read them, as JSON values."""
     counts = {name: getattr(progress, name) for name in ("num_sentences", "num_words", "num_errors")}
-    described = {
-        "treelm_version": treelm.__version__,
-        "input": source,
-        **begun_with(source, parser, settings),
-        **counts,
-    }
-    system = parser_class(parser.name)
-    if system is None or not issubclass(system, Searching):
-        del described["beam"]
-    if system is None or not issubclass(system, ConfidentParser):
+    described = {"treelm_version": treelm.__version__, "input": source, **asked, **counts}
+    if not isinstance(parser, ConfidentParser):
         return described
     sums = {
         "mean": progress.sum_confidence,

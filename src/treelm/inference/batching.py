@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, chain, islice, repeat
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, check_positive
 from treelm.inference.processes import Sentences
-from treelm.inference.stimuli import Stimulus
 
 Words = tuple[str, ...]
 Item = TypeVar("Item")
-Read = TypeVar("Read", Sentence, Stimulus)
+Read = TypeVar("Read", bound="Readable")
 Result = TypeVar("Result")
 _REMEMBERED = 2048  # different sentences whose results are kept for the same words to come again
+
+
+class Readable(Protocol):
+    """What ``in_batches`` needs of a sentence."""
+
+    @property
+    def words(self) -> Words:
+        """The words that a model reads."""
+
+    @property
+    def where(self) -> str:
+        """``file:line``, as error messages name it."""
 
 
 def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:

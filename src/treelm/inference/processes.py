@@ -8,18 +8,19 @@ from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 from treelm.errors import InputError
+from treelm.inference.benepar import BENEPAR, Benepar
 from treelm.inference.loading import load
 from treelm.io.workers import worker_pool
-from treelm.models import capabilities
 from treelm.models.base import Analysis, LanguageModel
-from treelm.models.capabilities import Parser, require
+from treelm.models.capabilities import ConfidentParser, Parser, require
 from treelm.models.layers.devices import DeviceName, device_of
 from treelm.models.scores import ParsedSentence
 
 Result = TypeVar("Result")
 Sentences = Sequence[Sequence[str]]
-Task = Callable[[LanguageModel, Sentences], Sequence[Result]]
-"""Operation on sentences: a function of a module or a method of the class, so that another process finds it."""
+Model = LanguageModel | Benepar
+Task = Callable[[Any, Sentences], Sequence[Result]]
+"""Operation of a model on sentences: a function of a module or a method of a class, so that other processes find it."""
 
 _WORKER = {"what": "a process that computes", "remedy": "free memory, or lower the number of processes"}
 
@@ -29,9 +30,16 @@ def parse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
     return [Analysis(score=None, tree=tree) for tree in require(lm, Parser).parse(sentences)]
 
 
-def annotate(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence | None]:
-    """The trees of sentences with their tags, None for one without words (a ``Task``)."""
-    parsed = iter(capabilities.annotate(lm, [words for words in sentences if words]))
+def annotate(parser: Model, sentences: Sentences) -> list[ParsedSentence | None]:
+    """The trees of sentences, with tags and confidence of parsers that have them (a ``Task``).
+
+    A sentence without words has None. Raises ``InputError`` for a model without trees.
+    """
+    given = [words for words in sentences if words]
+    if isinstance(parser, ConfidentParser | Benepar):
+        parsed = iter(parser.annotate(given))
+    else:
+        parsed = map(ParsedSentence, require(parser, Parser).parse(given))
     return [next(parsed) if words else None for words in sentences]
 
 
@@ -53,14 +61,12 @@ class Compute(Protocol):
     """
 
     def __call__(
-        self, lm: LanguageModel, task: Task[Result], batches: Iterable[Sentences], /
+        self, lm: Model, task: Task[Result], batches: Iterable[Sentences], /
     ) -> Iterator[list[Result | InputError]]:
         """Yield the results of each batch."""
 
 
-def in_process(
-    lm: LanguageModel, task: Task[Result], batches: Iterable[Sentences], /
-) -> Iterator[list[Result | InputError]]:
+def in_process(lm: Model, task: Task[Result], batches: Iterable[Sentences], /) -> Iterator[list[Result | InputError]]:
     """Compute batches in this process, each when its results are asked for."""
     return map(partial(compute_each, partial(task, lm)), batches)
 
@@ -78,7 +84,7 @@ def model_workers(run: str, processes: int = 1) -> Iterator[Compute]:
     with worker_pool(processes, **_WORKER) as pool:
 
         def compute(
-            lm: LanguageModel, task: Task[Result], batches: Iterable[Sentences], /
+            lm: Model, task: Task[Result], batches: Iterable[Sentences], /
         ) -> Iterator[list[Result | InputError]]:
             settings = {name: getattr(lm, name) for name in lm.runtime_settings}
             return pool(partial(_compute_in_worker, run, device_of(lm), settings, task), batches)
@@ -86,14 +92,16 @@ def model_workers(run: str, processes: int = 1) -> Iterator[Compute]:
         yield compute
 
 
-_load_once = lru_cache(maxsize=1)(load)
+@lru_cache(maxsize=1)
+def _load_once(run: str, device: DeviceName) -> Model:
+    return Benepar() if run == BENEPAR else load(run, device=device)
 
 
 def _compute_in_worker(
     run: str, device: DeviceName, settings: Mapping[str, Any], task: Task[Result], sentences: Sentences
 ) -> list[Result | InputError]:
     """Do a task in another process, which keeps the model meanwhile."""
-    lm = _load_once(run, device=device)
+    lm = _load_once(run, device)
     for name, value in settings.items():
         setattr(lm, name, value)
     return compute_each(partial(task, lm), sentences)

@@ -348,15 +348,6 @@ def set_search(lm: LanguageModel, config: SearchConfig) -> None:
         raise InputError(f"search by {asked!r}, but {lm.system} scores without a search", remedy="remove this option")
 
 
-def annotate(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence]:
-    """Trees with tags and confidence, of parsers that have them. Raises ``InputError`` for a model without trees."""
-    from treelm.models.scores import ParsedSentence  # here, as help of the command line needs no torch
-
-    if isinstance(lm, ConfidentParser):
-        return lm.annotate(sentences)
-    return [ParsedSentence(tree) for tree in require(lm, Parser).parse(sentences)]
-
-
 def score_with_trees(lm: LanguageModel, sentences: Sequence[Sentence]) -> list[SentenceScore]:
     """Scores of sentences, given their trees where a model needs them."""
     return lm.score_given(sentences) if has(lm, TreeConditioned) else lm.score([one.words for one in sentences])

@@ -1,4 +1,4 @@
-"""Foreign parsers behind one interface, with fake modules in their places."""
+"""benepar behind the method of our own parsers, with a fake module in its place."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from treelm.errors import InputError
+from treelm.inference.benepar import Benepar
 from treelm.inference.processes import compute_each
-from treelm.inference.tree_parsers import ParserSettings, open_parser
+from treelm.trees.brackets import format_tree
 
 
 class NltkTree(list[Any]):
@@ -43,24 +44,18 @@ class FakeBeneparParser:
             )
 
 
-BENEPAR = ParserSettings(name="benepar")
-
-
 @pytest.fixture(autouse=True)
-def benepar(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A module in the place of benepar's."""
+def module(monkeypatch: pytest.MonkeyPatch) -> None:
     module: Any = ModuleType("benepar")
     module.Parser = FakeBeneparParser
     module.InputSentence = SimpleNamespace
     monkeypatch.setitem(sys.modules, "benepar", module)
-    open_parser.cache_clear()
-    yield
-    open_parser.cache_clear()
 
 
 def test_words_are_ours_whatever_the_parser_escapes() -> None:
-    lines = open_parser(BENEPAR)([["(", "x"], ["yes"]])
-    assert [one.line for one in lines] == [
+    found = Benepar().annotate([["(", "x"], ["yes"], ["-LRB-", "[x]"]])
+    assert [one.tree.words() for one in found] == [["(", "x"], ["yes"], ["-LRB-", "[x]"]]
+    assert [format_tree(one.tree, one.tags) for one in found[:2]] == [
         "(S (NP (NN -LRB-)) (NN x))",
         "(TOP (NN yes))",
     ]  # TOP stays where a bare word would be left
@@ -68,13 +63,13 @@ def test_words_are_ours_whatever_the_parser_escapes() -> None:
 
 def test_a_parser_that_loses_a_word_is_caught() -> None:
     with pytest.raises(InputError, match="benepar has changed the number of words"):
-        open_parser(BENEPAR)([["a", "lost", "dog", "barks"]])
+        Benepar().annotate([["a", "lost", "dog", "barks"]])
 
 
 def test_what_the_parser_stumbles_over_costs_one_sentence() -> None:
-    good, bad = compute_each(open_parser(BENEPAR), [["a", "dog"], ["a", "bad", "dog"]])
+    good, bad = compute_each(Benepar().annotate, [["a", "dog"], ["a", "bad", "dog"]])
     assert not isinstance(good, InputError)
-    assert good.line == "(S (NP (NN a)) (NN dog))"
+    assert format_tree(good.tree, good.tags) == "(S (NP (NN a)) (NN dog))"
     assert isinstance(bad, InputError)
     assert "benepar cannot parse it (sentence too long)" in str(bad)
 
@@ -82,5 +77,5 @@ def test_what_the_parser_stumbles_over_costs_one_sentence() -> None:
 def test_a_parser_that_is_not_installed_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "benepar", None)
     with pytest.raises(InputError, match=r"benepar is not installed; pip install 'treelm\[benepar\]'") as caught:
-        open_parser(BENEPAR)
+        Benepar()
     assert "\n" not in str(caught.value)
