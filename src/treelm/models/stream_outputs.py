@@ -1,4 +1,4 @@
-"""Records of what a stream model reads: outputs and hidden states of segments, states word by word, scores of words.
+"""Records of what a stream model reads: outputs and hidden states of segments, and states word by word.
 
 Shapes: T steps, B rows, E size of what the decoder reads.
 """
@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.layers.attention import attention_columns
 from treelm.models.layers.precision import DECIMALS
-from treelm.models.scores import SentenceScore
 from treelm.models.states import IncrementalState
 
-LOG_PROBS = "log_probs"
-ENTROPIES = "attention_entropies"
 RecurrentState = dict[str, Tensor]
 """Hidden states that go from one segment of a stream to the next, without gradient: (B, ...) each, flat names."""
 
@@ -48,42 +43,7 @@ class StreamState(IncrementalState):
     hidden: Tensor  # (n, E) predicts the next token
 
 
-class WordMetric(NamedTuple):
-    """A metric of words. ``values`` (T, B) has one of every step, as ``to_host`` gives it; of ENTROPIES several."""
-
-    values: NDArray[np.float64]
-    predicts: bool  # a word's is that of the step that predicts its first token, else of the one that reads it
-
-    def of_words(self, words: NDArray[np.int64], row: int, start: int = 0) -> NDArray[np.float64]:
-        """One value a word; token i is of word ``words[i]``, and is predicted at step ``start`` + i of a row."""
-        first = start + np.flatnonzero(np.diff(words, prepend=-1))
-        found: NDArray[np.float64] = self.values[first if self.predicts else first + 1, row]
-        return found
-
-
 def to_host(values: Tensor) -> NDArray[np.float64]:
     """Values in float64, rounded to ``DECIMALS``: the last bits depend on batch-mates."""
     found: NDArray[np.float64] = values.double().cpu().numpy().round(DECIMALS)
     return found
-
-
-def score_of(
-    words: NDArray[np.int64], metrics: Mapping[str, WordMetric], *, row: int = 0, start: int = 0
-) -> SentenceScore:
-    """The score of a sentence whose token i is of word ``words[i]`` and is predicted at step ``start`` + i of a row.
-
-    ``metrics`` become columns, but for ``LOG_PROBS``, log p of what follows each step, and ``ENTROPIES``, of which
-    ``attention_columns`` makes several.
-    """
-    steps = slice(start, start + len(words) + 1)
-    columns = {
-        name: one.of_words(words, row, start) for name, one in metrics.items() if name not in (LOG_PROBS, ENTROPIES)
-    }
-    if ENTROPIES in metrics:
-        columns |= attention_columns(metrics[ENTROPIES].values[steps, row], words)
-    return SentenceScore(
-        log_probs=metrics[LOG_PROBS].values[steps, row],
-        word_of_token=words,
-        is_lower_bound=False,
-        columns=columns,
-    )

@@ -28,20 +28,13 @@ from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.measures import word_boundaries
 from treelm.models.scores import Loss, Losses, SentenceScore
-from treelm.models.stream_outputs import (
-    LOG_PROBS,
-    RecurrentState,
-    StreamOutput,
-    StreamState,
-    WordMetric,
-    score_of,
-    to_host,
-)
+from treelm.models.stream_outputs import RecurrentState, StreamOutput, StreamState, to_host
 from treelm.models.structures import Distances, Structure, tokens_of_words
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
 _ROWS = 64  # sentences that are scored, and distributions that are looked at, side by side
+_LOG_PROBS = "log_probs"
 _STEPS = 256  # of a text, read at a time; changes no value
 
 
@@ -183,7 +176,7 @@ class StreamLM(LanguageModel, DocumentContext):
         return self._exact.of(self)
 
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Each sentence by itself, from the zero state; ``columns`` are those of ``word_metrics``."""
+        """Score each sentence by itself, from the zero state."""
         scores: dict[int, SentenceScore] = {}
         for numbers, batch, output, targets in self._read_sentences(sentences):
             scores.update(zip(numbers, self.exact().scores_of(batch, output, targets), strict=True))
@@ -191,18 +184,12 @@ class StreamLM(LanguageModel, DocumentContext):
 
     @torch.no_grad()
     def _score_document(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Given all tokens and ends before, back to the first sentence, which alone begins from the zero state."""
+        """Score each sentence given all before it; the first alone begins from the zero state."""
         batch, exact = encode_words(sentences, self.vocabulary), self.exact()
-        parts = [exact._metrics(output, targets) for output, targets in self._read_in_a_row(batch)]
-        metrics = {
-            name: WordMetric(np.concatenate([part[name].values for part in parts]), one.predicts)
-            for name, one in (parts[0].items() if parts else ())
-        }
-        ends_word = self.vocabulary.ends_word
-        return [
-            score_of(word_of_token(batch.tokens_of(row), ends_word), metrics, start=start)
-            for row, start in enumerate(starts_in_a_row(batch))
-        ]
+        parts = [exact._step_values(output, targets) for output, targets in self._read_in_a_row(batch)]
+        values = {name: np.concatenate([part[name][:, 0] for part in parts]) for name in (parts[0] if parts else ())}
+        starts = enumerate(starts_in_a_row(batch))
+        return [self._score_of(batch.tokens_of(number), values, start) for number, start in starts]
 
     @torch.no_grad()
     def _reduce_next_log_probs(
@@ -253,22 +240,43 @@ class StreamLM(LanguageModel, DocumentContext):
 
     def scores_of(self, batch: SentenceBatch, output: StreamOutput, targets: Tensor) -> list[SentenceScore]:
         """The score of every sentence of a batch, from the network's output and the targets (T, B)."""
-        metrics, ends_word = self._metrics(output, targets), self.vocabulary.ends_word
-        words = (word_of_token(batch.tokens_of(row), ends_word) for row in range(len(batch)))
-        return [score_of(own, metrics, row=row) for row, own in enumerate(words)]
+        values = self._step_values(output, targets).items()
+        return [
+            self._score_of(batch.tokens_of(row), {name: found[:, row] for name, found in values})
+            for row in range(len(batch))
+        ]
 
-    def _metrics(self, output: StreamOutput, targets: Tensor) -> dict[str, WordMetric]:
-        """The values of all steps that ``score_of`` looks at: log p of the targets (T, B), and ``word_metrics``."""
-        log_probs = WordMetric(to_host(self.target_log_probs(output.outputs, targets)), predicts=True)
-        return {**self.word_metrics(output), LOG_PROBS: log_probs}
+    def _step_values(self, output: StreamOutput, targets: Tensor) -> dict[str, NDArray[np.float64]]:
+        """Log p of the targets (T, B) and ``step_metrics``, by their names."""
+        return {**self.step_metrics(output), _LOG_PROBS: to_host(self.target_log_probs(output.outputs, targets))}
 
-    def word_metrics(self, output: StreamOutput) -> dict[str, WordMetric]:
-        """Values of words that the network gives beside their probabilities, under the names of ``word_columns``.
+    def _score_of(
+        self, tokens: NDArray[np.int64], values: Mapping[str, NDArray[np.float64]], start: int = 0
+    ) -> SentenceScore:
+        """The score of a sentence from ``_step_values`` of its row, where its first token is predicted at ``start``."""
+        words = word_of_token(tokens, self.vocabulary.ends_word)
+        own = {name: found[start : start + len(tokens) + 1] for name, found in values.items()}
+        log_probs = own.pop(_LOG_PROBS)
+        columns = self.columns_of(own, words)
+        return SentenceScore(log_probs=log_probs, word_of_token=words, is_lower_bound=False, columns=columns)
 
-        Here: the distance before each word, if the system finds distances.
+    def step_metrics(self, output: StreamOutput) -> dict[str, NDArray[np.float64]]:
+        """Values (T, B, ...) of each step from which ``columns_of`` makes columns of scores.
+
+        Here: the syntactic distance before the input of the step, if the system finds distances.
         """
         found = output.structure.get("distances")
-        return {} if found is None else {"distance": WordMetric(to_host(found), predicts=False)}
+        return {} if found is None else {"distance": to_host(found)}
+
+    def columns_of(
+        self, metrics: Mapping[str, NDArray[np.float64]], words: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """The columns of a sentence's score, one value a word, under the names of ``word_columns``.
+
+        ``metrics`` are ``step_metrics`` of its num_tokens + 1 steps: step i predicts token i, of word ``words[i]``, and
+        step i + 1 reads it. Here: of each word, the values of the step that reads its first token.
+        """
+        return {name: values[1:][first_tokens(words)] for name, values in metrics.items()}
 
     @torch.no_grad()
     def target_log_probs(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -409,6 +417,11 @@ class DistanceParser(StreamLM, Parser):
         tokens, begins_word = tokens_of_words(words, self.vocabulary)
         (values,) = self.distances([words])
         return Distances(tokens=tokens, values=tuple(values.tolist()), begins_word=tuple(begins_word.tolist()))
+
+
+def first_tokens(words: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The first token of each word of a sentence, whose token i is of word ``words[i]``."""
+    return np.flatnonzero(np.diff(words, prepend=-1))
 
 
 def inside_of(batch: SentenceBatch) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ steps, B rows, m longest span, H size of the hidden states that attend.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -37,8 +37,8 @@ from treelm.models.palm.attention import (
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.plan import before_inputs, encode_with_trees, gold_spans
 from treelm.models.scores import Losses, SentenceScore, SubwordAggregation
-from treelm.models.stream_outputs import RecurrentState, StreamOutput, WordMetric, to_host
-from treelm.models.streams import inside_of
+from treelm.models.stream_outputs import RecurrentState, StreamOutput, to_host
+from treelm.models.streams import first_tokens, inside_of
 from treelm.models.structures import BOUNDARY, SpanWeights, tokens_of_words
 from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
@@ -95,15 +95,18 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
         """Metrics of the attention that predicts a word: the mean length of spans, and the entropy of their weights."""
         return {"attended_length": "first", "attention_entropy_bits": "first"}
 
-    def word_metrics(self, reading: StreamOutput) -> dict[str, WordMetric]:
-        """The mean length of spans in tokens, weighted by attention, and the entropy of the weights in bits."""
+    def step_metrics(self, reading: StreamOutput) -> dict[str, NDArray[np.float64]]:
+        """Mean length in tokens of the spans that were attended to, and the entropy of their weights."""
         weights = reading.structure["span_weights"]
         lengths = torch.arange(1, weights.shape[2] + 1, dtype=weights.dtype, device=weights.device)
         metrics = weights @ lengths, torch.special.entr(weights).sum(2) / math.log(2)
-        return {
-            name: WordMetric(to_host(values), predicts=True)
-            for name, values in zip(self.word_columns, metrics, strict=True)
-        }
+        return dict(zip(self.word_columns, map(to_host, metrics), strict=True))
+
+    def columns_of(
+        self, metrics: Mapping[str, NDArray[np.float64]], words: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """The values of the step that predicts the first token of each word."""
+        return {name: values[:-1][first_tokens(words)] for name, values in metrics.items()}
 
     def init_state(self, num_rows: int) -> RecurrentState:
         """The zero state: ``hidden.0``, ``cell.0`` and so on, ``context`` (B, m, H) and ``reach`` (B,)."""

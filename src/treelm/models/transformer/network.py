@@ -9,7 +9,7 @@ V).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from treelm.models.layers.attention import (
     AttentionMask,
     AttentionStack,
     Rotary,
+    attention_columns,
     start_normal,
     weights_of_layers,
 )
@@ -41,7 +42,7 @@ from treelm.models.layers.packing import Packing
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, tied
 from treelm.models.scores import Loss, Losses, SubwordAggregation
-from treelm.models.stream_outputs import ENTROPIES, RecurrentState, StreamOutput, StreamState, WordMetric
+from treelm.models.stream_outputs import RecurrentState, StreamOutput, StreamState
 from treelm.models.streams import StreamLM
 from treelm.models.structures import BOUNDARY
 from treelm.models.transformer.auxiliary import greedy_tree, planting_loss, scin_chart, treereg_loss
@@ -49,6 +50,7 @@ from treelm.models.transformer.config import TransformerConfig
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
+ENTROPIES = "attention_entropies"
 PLANTED_HEAD = 0
 """The head of the last layer that tree planting trains."""
 
@@ -106,9 +108,15 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
         """How widely the last layer looks back from the tokens of a word."""
         return ATTENTION_COLUMNS
 
-    def word_metrics(self, reading: StreamOutput) -> dict[str, WordMetric]:
-        """The normalised attention entropies of the last layer, from which ``score_of`` makes columns."""
-        return {ENTROPIES: WordMetric(reading.structure[ENTROPIES].cpu().numpy(), predicts=False)}
+    def step_metrics(self, reading: StreamOutput) -> dict[str, NDArray[np.float64]]:
+        """The normalised entropies (T, B, H, 2) of the last layer's attention."""
+        return {ENTROPIES: reading.structure[ENTROPIES].cpu().numpy()}
+
+    def columns_of(
+        self, metrics: Mapping[str, NDArray[np.float64]], words: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """The columns of attention (``ATTENTION_COLUMNS``) from these entropies."""
+        return attention_columns(metrics[ENTROPIES], words)
 
     def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
         """Read tokens (T, B). Without memory, ``carried`` is empty, and the first token has the place 0.
