@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from treelm.models.structures import Distances, Structure, tokens_of_words
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
+Floats = NDArray[np.float64]
 _ROWS = 64  # sentences that are scored, and distributions that are looked at, side by side
 _LOG_PROBS = "log_probs"
 _STEPS = 256  # of a text, read at a time; changes no value
@@ -51,6 +52,8 @@ class StreamLM(LanguageModel, DocumentContext):
     output_bias: Tensor
     reads_constituents: bool = False
     """True if stream batches should name the constituents of gold trees, where there are trees."""
+    step_metrics: ClassVar[tuple[str, ...]] = ("distances",)
+    """Names in ``StreamOutput.structure`` of the values from which ``columns_of`` makes columns of scores."""
     scoring_dtype: ClassVar[torch.dtype] = torch.float64
     """Type that scores are computed in. A large network may choose float32: the last bits of its scores then depend on
     the batch, and the audit allows for it."""
@@ -246,13 +249,12 @@ class StreamLM(LanguageModel, DocumentContext):
             for row in range(len(batch))
         ]
 
-    def _step_values(self, output: StreamOutput, targets: Tensor) -> dict[str, NDArray[np.float64]]:
+    def _step_values(self, output: StreamOutput, targets: Tensor) -> dict[str, NDArray[Any]]:
         """Log p of the targets (T, B) and ``step_metrics``, by their names."""
-        return {**self.step_metrics(output), _LOG_PROBS: to_host(self.target_log_probs(output.outputs, targets))}
+        metrics = {n: output.structure[n].cpu().numpy() for n in self.step_metrics if n in output.structure}
+        return {**metrics, _LOG_PROBS: to_host(self.target_log_probs(output.outputs, targets))}
 
-    def _score_of(
-        self, tokens: NDArray[np.int64], values: Mapping[str, NDArray[np.float64]], start: int = 0
-    ) -> SentenceScore:
+    def _score_of(self, tokens: NDArray[np.int64], values: Mapping[str, NDArray[Any]], start: int = 0) -> SentenceScore:
         """The score of a sentence from ``_step_values`` of its row, where its first token is predicted at ``start``."""
         words = word_of_token(tokens, self.vocabulary.ends_word)
         own = {name: found[start : start + len(tokens) + 1] for name, found in values.items()}
@@ -260,23 +262,15 @@ class StreamLM(LanguageModel, DocumentContext):
         columns = self.columns_of(own, words)
         return SentenceScore(log_probs=log_probs, word_of_token=words, is_lower_bound=False, columns=columns)
 
-    def step_metrics(self, output: StreamOutput) -> dict[str, NDArray[np.float64]]:
-        """Values (T, B, ...) of each step from which ``columns_of`` makes columns of scores.
-
-        Here: the syntactic distance before the input of the step, if the system finds distances.
-        """
-        found = output.structure.get("distances")
-        return {} if found is None else {"distance": to_host(found)}
-
-    def columns_of(
-        self, metrics: Mapping[str, NDArray[np.float64]], words: NDArray[np.int64]
-    ) -> dict[str, NDArray[np.float64]]:
+    def columns_of(self, metrics: Mapping[str, NDArray[Any]], words: NDArray[np.int64]) -> dict[str, Floats]:
         """The columns of a sentence's score, one value a word, under the names of ``word_columns``.
 
         ``metrics`` are ``step_metrics`` of its num_tokens + 1 steps: step i predicts token i, of word ``words[i]``, and
-        step i + 1 reads it. Here: of each word, the values of the step that reads its first token.
+        step i + 1 reads it. Here: the distance before each word, if the system finds distances.
         """
-        return {name: values[1:][first_tokens(words)] for name, values in metrics.items()}
+        found = metrics.get("distances")
+        first = first_tokens(words)
+        return {} if found is None else {"distance": found[1:][first].astype(np.float64).round(DECIMALS)}
 
     @torch.no_grad()
     def target_log_probs(self, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.plan import before_inputs, encode_with_trees, gold_spans
 from treelm.models.scores import Losses, SentenceScore, SubwordAggregation
 from treelm.models.stream_outputs import RecurrentState, StreamOutput, to_host
-from treelm.models.streams import first_tokens, inside_of
+from treelm.models.streams import Floats, first_tokens, inside_of
 from treelm.models.structures import BOUNDARY, SpanWeights, tokens_of_words
 from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
@@ -57,6 +57,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
 
     system: ClassVar[str] = "palm"
     predicts_labels: ClassVar[bool] = False
+    step_metrics: ClassVar[tuple[str, ...]] = ("span_weights",)
 
     def __init__(self, config: PaLMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
@@ -95,18 +96,12 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCo
         """Metrics of the attention that predicts a word: the mean length of spans, and the entropy of their weights."""
         return {"attended_length": "first", "attention_entropy_bits": "first"}
 
-    def step_metrics(self, reading: StreamOutput) -> dict[str, NDArray[np.float64]]:
+    def columns_of(self, metrics: Mapping[str, NDArray[Any]], words: NDArray[np.int64]) -> dict[str, Floats]:
         """Mean length in tokens of the spans that were attended to, and the entropy of their weights."""
-        weights = reading.structure["span_weights"]
-        lengths = torch.arange(1, weights.shape[2] + 1, dtype=weights.dtype, device=weights.device)
-        metrics = weights @ lengths, torch.special.entr(weights).sum(2) / math.log(2)
-        return dict(zip(self.word_columns, map(to_host, metrics), strict=True))
-
-    def columns_of(
-        self, metrics: Mapping[str, NDArray[np.float64]], words: NDArray[np.int64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """The values of the step that predicts the first token of each word."""
-        return {name: values[:-1][first_tokens(words)] for name, values in metrics.items()}
+        weights = torch.from_numpy(metrics["span_weights"][:-1][first_tokens(words)])
+        lengths = torch.arange(1, weights.shape[1] + 1, dtype=weights.dtype)
+        found = weights @ lengths, torch.special.entr(weights).sum(1) / math.log(2)
+        return dict(zip(self.word_columns, map(to_host, found), strict=True))
 
     def init_state(self, num_rows: int) -> RecurrentState:
         """The zero state: ``hidden.0``, ``cell.0`` and so on, ``context`` (B, m, H) and ``reach`` (B,)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, tied
 from treelm.models.scores import Loss, Losses, SubwordAggregation
 from treelm.models.stream_outputs import RecurrentState, StreamOutput, StreamState
-from treelm.models.streams import StreamLM
+from treelm.models.streams import Floats, StreamLM
 from treelm.models.structures import BOUNDARY
 from treelm.models.transformer.auxiliary import greedy_tree, planting_loss, scin_chart, treereg_loss
 from treelm.models.transformer.config import TransformerConfig
@@ -66,6 +66,7 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
     system: ClassVar[str] = "transformer"
     config: TransformerConfig
     predicts_labels: ClassVar[bool] = False
+    step_metrics: ClassVar[tuple[str, ...]] = (ENTROPIES,)
 
     def __init__(self, config: TransformerConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator, as GPT-2 starts."""
@@ -108,14 +109,8 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
         """How widely the last layer looks back from the tokens of a word."""
         return ATTENTION_COLUMNS
 
-    def step_metrics(self, reading: StreamOutput) -> dict[str, NDArray[np.float64]]:
-        """The normalised entropies (T, B, H, 2) of the last layer's attention."""
-        return {ENTROPIES: reading.structure[ENTROPIES].cpu().numpy()}
-
-    def columns_of(
-        self, metrics: Mapping[str, NDArray[np.float64]], words: NDArray[np.int64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """The columns of attention (``ATTENTION_COLUMNS``) from these entropies."""
+    def columns_of(self, metrics: Mapping[str, NDArray[Any]], words: NDArray[np.int64]) -> dict[str, Floats]:
+        """The columns of attention from the normalised entropies of the last layer."""
         return attention_columns(metrics[ENTROPIES], words)
 
     def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
@@ -123,20 +118,19 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
 
         ``structure`` has ``ENTROPIES`` (T, B, H, 2) unless gradients are computed.
         """
-        layers = list[Tensor]()
-        outputs, following, attention = self._read(inputs, carried, layers)
-        structure = {}
-        if not torch.is_grad_enabled():
-            structure[ENTROPIES] = self.blocks.each[-1].entropies(*attention).transpose(0, 1)
+        outputs, following, layers, attention = self._read(inputs, carried)
+        last = self.blocks.each[-1]
+        structure = {} if torch.is_grad_enabled() else {ENTROPIES: last.entropies(*attention).transpose(0, 1)}
         return StreamOutput(outputs=outputs, carried=following, structure=structure, below=layers[:-1])
 
     def _read(
-        self, inputs: Tensor, carried: RecurrentState, layers: list[Tensor] | None = None
-    ) -> tuple[Tensor, RecurrentState, tuple[Tensor, Tensor, Tensor, AttentionMask]]:
-        """Read tokens (T, B): outputs (T, B, D), the memory after them, and what the last layer's attention was given.
+        self, inputs: Tensor, carried: RecurrentState
+    ) -> tuple[Tensor, RecurrentState, list[Tensor], tuple[Tensor, Tensor, Tensor, AttentionMask]]:
+        """Outputs (T, B, D) and memory after tokens (T, B).
 
-        That is queries, keys, values and mask. The outputs (T, B, D) of each block are appended to ``layers``.
+        Beside them, the outputs (T, B, D) of each block, and queries, keys, values and mask of the last one.
         """
+        layers = list[Tensor]()
         places = torch.arange(len(inputs), device=inputs.device)
         if self.places is not None and carried:
             places = carried["length"][:, None] + places
@@ -150,9 +144,8 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
                 self._with_memory(block, units, carried, following, layer) if carried else block.heads(units)
             )
             units = block.finish(units, block.attend(query, key, value, mask))
-            if layers is not None:
-                layers.append(units.transpose(0, 1))
-        return self._finished(units).transpose(0, 1), following, (query, key, value, mask)
+            layers.append(units.transpose(0, 1))
+        return self._finished(units).transpose(0, 1), following, layers, (query, key, value, mask)
 
     def _mask_and_window(
         self, num_steps: int, carried: RecurrentState, device: torch.device
@@ -241,8 +234,7 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
             return False
         if not self.training or self.config.auxiliary_share == 1:
             return True
-        device = self.embedding.device
-        drawn = torch.rand((), device=device, generator=shared_generator())
+        drawn = torch.rand((), device=self.embedding.device, generator=shared_generator())
         return drawn.item() < self.config.auxiliary_share
 
     def _second_loss(self, batch: SentenceBatch, layers: list[Tensor], packing: Packing) -> Loss | None:
@@ -314,9 +306,9 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
         index = torch.tensor(rows, device=before.hidden.device)
         read = torch.tensor([[token for token in tokens if token is not None]], device=index.device)
         if len(rows) == len(tokens):
-            outputs, following, _ = self.exact()._read(read, carried)
+            outputs, following, *_ = self.exact()._read(read, carried)
         else:
-            outputs, new, _ = self.exact()._read(read, {name: kept[index] for name, kept in carried.items()})
+            outputs, new, *_ = self.exact()._read(read, {name: kept[index] for name, kept in carried.items()})
             following = {name: kept.index_copy(0, index, new[name]) for name, kept in carried.items()}
         hidden = before.hidden.index_copy(0, index, outputs[0])
         return before.after(tokens, self.vocabulary, carried=following, hidden=hidden)
