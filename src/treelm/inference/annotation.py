@@ -302,9 +302,10 @@ def parse_lines(parser: Model, sentences: Sequence[Sequence[str]]) -> list[Line 
 def _blocks(
     answers: Iterable[tuple[InputSentence, Line | None]], size: int, unparsed: list[InputError] | None
 ) -> Iterator[list[Answer]]:
-    """Sentences that are written together, with what is to be written of each: so many, or more in one piece of input.
+    """Sentences that are written together, with the line or the error of each.
 
-    ``unparsed`` are the errors that ``in_batches`` collects. Without it, the first sentence with an error raises it.
+    A block has ``size`` sentences, or more until a piece of the input ends. ``unparsed`` are the errors that
+    ``in_batches`` collects; without it, the first sentence with an error raises that.
     """
     block = list[Answer]()
     for sentence, line in answers:

@@ -20,28 +20,32 @@ from treelm.models.streams import StreamLM
 
 @configuration
 class AWDConfig:
-    """Sizes and regularisers, which do nothing at 0. Raises ``InputError`` for values that make no network."""
+    """Sizes, and regularisers, which do nothing at 0.
+
+    Raises ``InputError`` for values that make no network.
+    """
 
     embedding_size: Size = 400
-    """Size of embeddings, which are tied, and of the last layer."""
+    """Size of the embeddings, which the softmax shares, and of the last layer."""
     hidden_size: Size = 1150
     """Size of the other layers."""
     num_layers: Size = 3
-    """Layers on top of each other."""
+    """Number of layers."""
     embedding_range: Positive = 0.1
-    """Embeddings and weights of the softmax before training, unless it starts from a run: uniform in plus or minus
-    this. 0.1 is AWD-LSTM's, which begins with SGD and a rate of 30; with Adam 0.6 learned faster at first."""
+    """Embeddings, which are the weights of the softmax too, are drawn uniformly between minus and plus this value,
+    unless training starts from a run. 0.1 is the value of AWD-LSTM, which begins with SGD and a learning rate of 30;
+    with Adam, 0.6 learned faster at first."""
 
     embedding_dropout: Dropout = 0.0
-    """Whole tokens of the input embeddings, everywhere in a segment (e)."""
+    """Dropout of whole tokens of the input embeddings, everywhere in a segment (e)."""
     input_dropout: Dropout = 0.0
-    """Units of the embeddings, one mask a segment (i)."""
+    """Dropout of units of the embeddings, with one mask for each segment (i)."""
     layer_dropout: Dropout = 0.0
-    """Units between layers, one mask a segment (h)."""
+    """Dropout of units between layers, with one mask for each segment (h)."""
     output_dropout: Dropout = 0.0
-    """Units of the last layer's output, one mask a segment (o)."""
+    """Dropout of units of the last layer's output, with one mask for each segment (o)."""
     weight_dropout: Dropout = 0.0
-    """Elements of the recurrent weights, one mask a segment (w)."""
+    """Dropout of elements of the recurrent weights, with one mask for each segment (w)."""
     activation_penalty: Weight = 0.0
     """Weight of the mean square of the last layer's output after dropout (AR, alpha)."""
     difference_penalty: Weight = 0.0
@@ -49,7 +53,7 @@ class AWDConfig:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes of the input and of every layer's output."""
+        """The size of the input, and that of the output of every layer."""
         return (self.embedding_size, *(self.hidden_size,) * (self.num_layers - 1), self.embedding_size)
 
 
@@ -57,7 +61,7 @@ Config = TypeVar("Config", bound=AWDConfig)
 
 
 class AWDStreamLM(StreamLM, Generic[Config]):
-    """A language model of embedding, recurrent layers and a softmax over the tied embedding.
+    """A language model of embeddings, recurrent layers and a softmax whose weights are the embeddings.
 
     Subclasses add their layers, whose dropouts are their own, and implement ``init_state`` and ``forward``.
     """
@@ -80,10 +84,10 @@ class AWDStreamLM(StreamLM, Generic[Config]):
         return drop(units, self.config.input_dropout, training=self.training)
 
     def penalties(self, dropped: Tensor, raw: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
-        """AR and TAR (Merity et al. 2018, section 4.6) of the last layer's outputs (T, B, H); none in evaluation.
+        """The penalties AR and TAR (Merity et al. 2018, section 4.6) of the last layer; in evaluation there are none.
 
-        AR is the mean square of the outputs after dropout, TAR that of the steps' differences before dropout; steps
-        beyond ``mask`` (T, B) are left out.
+        AR is the mean square of its outputs after dropout, ``dropped`` (T, B, H), TAR that of the differences between
+        steps before dropout, ``raw`` (T, B, H). Steps that ``mask`` (T, B) excludes are left out.
         """
         config, penalties = self.config, dict[str, Tensor]()
         if self.training and config.activation_penalty:
@@ -97,7 +101,10 @@ class AWDStreamLM(StreamLM, Generic[Config]):
         return penalties
 
     def lstm_stack(self, *, locked: bool = True) -> LSTMStack:
-        """LSTM layers with the dropouts of the config; unless ``locked``, every step has its own mask of units."""
+        """LSTM layers with the dropouts of the config.
+
+        Without ``locked``, units are dropped with a new mask at every step.
+        """
         config = self.config
         return LSTMStack(
             config.sizes,

@@ -1,4 +1,4 @@
-"""The one interface that every system meets."""
+"""The interface that every system implements."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class LanguageModel(nn.Module, Usage, ABC):
     """
 
     system: ClassVar[str]
-    """Its name in recipes and run folders."""
+    """The name of the system in recipes and run folders."""
     config: Any
-    """The frozen dataclass that it was built from; its constructor sets it."""
+    """The frozen dataclass that the model was built from. The constructor of a system sets it."""
     runtime_settings: ClassVar[tuple[str, ...]] = ()
     """Attributes that users may set on a loaded model. Worker processes get their current values."""
 
@@ -70,7 +70,10 @@ class LanguageModel(nn.Module, Usage, ABC):
         ``LanguageModel``, and for a reason what else to take, such as to train it with another config."""
 
     def __getattr__(self, name: str) -> Tensor | nn.Module:
-        """Parameters and parts, as of any network; what its system cannot do is an error that says so."""
+        """Return a parameter or a part, as of any network.
+
+        Raises ``UnavailableError``, which says why, for what another system could do (``treelm.models.capabilities``).
+        """
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -81,43 +84,58 @@ class LanguageModel(nn.Module, Usage, ABC):
 
     @abstractmethod
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Differentiable loss terms of a batch."""
+        """The differentiable terms of the loss of a batch, as sums in nats."""
 
     @abstractmethod
     def _score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """``score`` of lists of words."""
+        """Implement ``score``: the sentences are lists of words, of which none is empty."""
 
     @abstractmethod
     def _start(self, num_sentences: int) -> IncrementalState:
-        """``start`` of any number of sentences."""
+        """Implement ``start``."""
 
     @abstractmethod
     def _extend(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
-        """``extend_tokens`` of a token, or None, for each sentence. Changes nothing."""
+        """Implement ``extend_tokens``: read one token, or none (None), in each sentence.
+
+        The state that is given stays as it is.
+        """
 
     @abstractmethod
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """``next_word_log_probs`` of a model that predicts words."""
+        """Implement ``next_word_log_probs``; asked only of a model that predicts words."""
 
     # What a system may say otherwise.
 
     @property
     def scoring_dtype(self) -> torch.dtype:
-        """The type that scores are computed in: in less than float64 their last bits depend on the batch."""
+        """The type that scores are computed in.
+
+        With a type narrower than float64, the last bits of a score depend on the other sentences of its batch.
+        """
         return torch.float64
 
     @property
     def predicts_words(self) -> bool:
-        """Tell whether it gives words probabilities. A bare parser refuses to score; its trees alone are evaluated."""
+        """Whether the model gives words probabilities.
+
+        A mere parser does not: ``score`` refuses, and evaluation looks at its trees alone.
+        """
         return LanguageModel not in self.unavailable
 
     @property
     def word_columns(self) -> Mapping[str, SubwordAggregation]:
-        """Names of the further columns of its scores, each with the rule that merges the values of a word's parts."""
+        """The names of the columns that its scores have besides log probabilities.
+
+        Each has the rule by which a word gets one value from those of its tokens.
+        """
         return {}
 
     def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        """``analyse`` of lists of words by a parser; systems that find both at once override this."""
+        """Implement ``analyse`` for a parser: the sentences are lists of words, of which none is empty.
+
+        Here scores and trees are found one after the other. Systems that find both at once override this.
+        """
         scores = self._score(sentences) if self.predicts_words else [None] * len(sentences)
         trees = require(self, Parser).parse(sentences)
         return [Analysis(score=score, tree=tree) for score, tree in zip(scores, trees, strict=True)]
@@ -125,7 +143,7 @@ class LanguageModel(nn.Module, Usage, ABC):
     def _extend_scored(
         self, state: IncrementalState, words: Sequence[str]
     ) -> tuple[IncrementalState, NDArray[np.float64]]:
-        """``extend_scored``, token by token."""
+        """Implement ``extend_scored``. Here the tokens of the words are read one after the other."""
         log_probs = np.zeros(len(words))
         for tokens in _spelled(self, state, words):
             following = self._next_word_log_probs(state)
@@ -140,13 +158,19 @@ class LanguageModel(nn.Module, Usage, ABC):
         *,
         in_document: bool,
     ) -> list[NDArray[np.float64]]:
-        """``reduce_next_log_probs`` word by word; systems that see all places of a sentence at once override this."""
+        """Implement ``reduce_next_log_probs``. Here the sentences are read word by word.
+
+        Systems that see all places of a sentence at once override this.
+        """
         return read_word_by_word(self, sentences, reduce, self._start(len(sentences)))
 
     # What users call.
 
     def require_words(self) -> None:
-        """Raise ``InputError`` if words alone get no probabilities, for want of trees or of a language model."""
+        """Raise ``InputError`` if the model gives no probabilities to sentences of words alone.
+
+        It may be a mere parser, or predict words only if the trees of their sentences are given.
+        """
         if not self.predicts_words:
             remedy = f"parse with it, or {self.unavailable[LanguageModel]}"
             raise InputError("this parser gives words no probabilities", remedy=remedy)
@@ -156,11 +180,11 @@ class LanguageModel(nn.Module, Usage, ABC):
 
     @final
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every token given the tokens before it.
+        """Score sentences: the log probability of every token given the tokens before it.
 
-        Each result has ``log_probs`` (num_tokens + 1,) in nats, the end of the sentence last. A generative model of
-        trees sums over trees, exactly or as far as its search goes (``is_lower_bound``). A sentence without words has
-        the probability of ending at once: 0 (-inf) where every sentence has a tree.
+        Each result has ``log_probs`` (num_tokens + 1,) in nats, of which the last is that of the end of the sentence. A
+        generative model of trees sums over trees, exactly or as far as its search goes (``is_lower_bound``). A sentence
+        without words has the log probability of ending at once: -inf for a model in which every sentence has a tree.
 
         Raises ``InputError`` for a model that gives words no probabilities, or none without their trees.
         """
@@ -171,9 +195,9 @@ class LanguageModel(nn.Module, Usage, ABC):
 
     @final
     def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        """Scores and trees together, as far as a model has them.
+        """Find the score and the best tree of every sentence, as far as the model has them.
 
-        Raises ``InputError`` for a sentence without words if it has trees.
+        Raises ``InputError`` for a sentence without words if the model parses.
         """
         if not has(self, Parser):
             return [Analysis(score=score, tree=None) for score in self.score(sentences)]
@@ -183,7 +207,11 @@ class LanguageModel(nn.Module, Usage, ABC):
 
     @final
     def surprisal(self, sentences: Sequence[Sequence[str]], *, measures: Sequence[str] = ()) -> list[SentenceSurprisal]:
-        """Surprisal in bits of every word and of the end; ``measures`` (``treelm.models.measures``) are columns."""
+        """Compute the surprisal in bits of every word and of the end of every sentence.
+
+        ``measures`` are names of measures over the next word (``treelm.models.measures``); each becomes a column.
+        Raises ``InputError`` for an unknown measure, and as ``score`` does.
+        """
         words = words_of_each(sentences)
         scores = score_with_measures(self, words, chosen_measures(measures))
         return [sentence_surprisal(own, score, self.vocabulary) for own, score in zip(words, scores, strict=True)]
@@ -196,31 +224,43 @@ class LanguageModel(nn.Module, Usage, ABC):
         *,
         in_document: bool = False,
     ) -> list[NDArray[np.float64]]:
-        """Reduce the distributions before each word and before the end to k numbers each: (num_words + 1, k).
+        """Reduce the distribution over what comes next to k numbers, before each word and before the end.
 
-        ``reduce`` takes log p (n, V + 1) of what may come at n places and the tokens (n,) that come there, and gives
-        (n, k), as ``treelm.models.measures`` does. Sentences are independent or, with ``in_document``, each is read
-        after those before it (``score_document``).
+        ``reduce`` takes log p (n, V + 1) of what may come next at n places and the tokens (n,) that do come there, and
+        gives values (n, k), as the measures of ``treelm.models.measures`` do. Sentences are independent or, with
+        ``in_document``, each is read after those before it (``score_document``). The result of each sentence is
+        (num_words + 1, k).
+
+        Raises ``InputError`` for a model that gives words no probabilities.
         """
         self.require_words()
         return self._reduce_next_log_probs(words_of_each(sentences), reduce, in_document=in_document)
 
     @final
     def start(self, num_sentences: int = 1) -> IncrementalState:
-        """The state before the first word of sentences side by side. Raises ``InputError`` for a number below 0."""
+        """Begin to read sentences word by word: the state before the first word of each of them.
+
+        Raises ``InputError`` for a number of sentences that is not a whole number, or below 0.
+        """
         if not isinstance(num_sentences, int) or num_sentences < 0:
             raise InputError(f"num_sentences = {num_sentences!r}", remedy="give a whole number, 0 or more")
         return self._start(num_sentences)
 
     @final
     def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
-        """The state after one more token in each sentence; None for a sentence that waits. Changes nothing."""
+        """Read one more token in each sentence, or none where ``tokens`` has None, and return the new state.
+
+        The given state stays as it is. Raises ``InputError`` unless there is one token, or None, for each sentence.
+        """
         state.check_tokens(tokens)
         return self._extend(state, tokens)
 
     @final
     def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
-        """The state after one more word in each sentence, token by token."""
+        """Read one more word in each sentence, and return the new state. The given state stays as it is.
+
+        Raises ``InputError`` unless there is one word for each sentence.
+        """
         _check_a_word_each(state, words)
         return extend_words(self, state, words)
 
@@ -228,9 +268,10 @@ class LanguageModel(nn.Module, Usage, ABC):
     def extend_scored(
         self, state: IncrementalState, words: Sequence[str]
     ) -> tuple[IncrementalState, NDArray[np.float64]]:
-        """The state after one more word in each sentence, and log p of each given those before: (num_sentences,).
+        """Read one more word in each sentence; return the new state and log p of each word (num_sentences,) in nats.
 
-        In nats; the numbers are those of ``score``. Raises ``InputError`` if it gives words no probabilities.
+        The log probabilities, given the words before, are those of ``score``. Raises ``InputError`` for a model that
+        gives words no probabilities, and unless there is one word for each sentence.
         """
         self.require_words()
         _check_a_word_each(state, words)
@@ -238,18 +279,19 @@ class LanguageModel(nn.Module, Usage, ABC):
 
     @final
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next token), float64 (num_sentences, len(vocabulary) + 1); the last column is the end of sentence.
+        """Log probabilities of the next token: float64 (num_sentences, len(vocabulary) + 1), in nats.
 
-        Raises ``InputError`` if it gives words no probabilities.
+        The last column is the end of the sentence. Raises ``InputError`` for a model that gives words no probabilities.
         """
         self.require_words()
         return self._next_word_log_probs(state)
 
     @classmethod
     def from_pretrained(cls, name: str | Path, **options: Any) -> Any:
-        """The model of a folder, of the package, or else of a repository on the hub of that name.
+        """Load a model: from a folder, by its name in the package, or else from a repository of that name on the hub.
 
-        ``options`` are those of ``huggingface_hub.snapshot_download``, such as ``revision`` and ``token``.
+        ``options`` are those of ``huggingface_hub.snapshot_download``, such as ``revision`` and ``token``. Raises
+        ``InputError`` for a folder that holds no complete model.
 
         >>> lm = LanguageModel.from_pretrained("ngram-gum-open")
         >>> [word.word for word in lm.surprisal(["The dog barks ."])[0].words]
@@ -263,9 +305,9 @@ class LanguageModel(nn.Module, Usage, ABC):
         return load_model(huggingface_hub.snapshot_download(str(name), allow_patterns=files, **options))
 
     def save_pretrained(self, directory: str | Path) -> None:
-        """Write the model as a folder, the same as a run folder holds.
+        """Write the model into a folder, with the files that a run folder has.
 
-        Raises ``InputError`` for a folder of a training run, whose checkpoints would not be this model's, and while
+        Raises ``InputError`` for the folder of a training run, whose checkpoints would not be this model's, and while
         another process writes there.
         """
         folder, remedy = Path(directory), "give another folder"
@@ -286,7 +328,7 @@ def extend_words(lm: LanguageModel, state: IncrementalState, words: Sequence[str
 
 
 def _spelled(lm: LanguageModel, state: IncrementalState, words: Sequence[str]) -> Iterator[tuple[int | None, ...]]:
-    """The tokens of the next word of each sentence, side by side; None where a word has fewer."""
+    """The tokens of the next word of each sentence, one tuple for each step; None where a word has fewer tokens."""
     spelled = [
         lm.vocabulary.encode([word], sentence_initial=num_read == 0).ids.tolist()
         for word, num_read in zip(words, state.num_tokens_read, strict=True)
@@ -303,10 +345,10 @@ def _score_of_end(lm: LanguageModel) -> SentenceScore:
 
 
 def naming_sentence(find: Callable[[Sequence[Sequence[str]]], Found], sentences: Sequence[Sequence[str]]) -> Found:
-    """Return ``find(sentences)``; add the number and text of the sentence to a ``NoLogProbability`` error.
+    """Return ``find(sentences)``, with the sentence named in a ``NoLogProbability`` error.
 
-    The sentences are tried one by one to find it. The error stays as it is if it names a place or there is only one
-    sentence.
+    To find the sentence that causes the error, the sentences are tried one by one. The error stays as it is if it names
+    a place already, or if there is only one sentence.
     """
     try:
         return find(sentences)
@@ -322,7 +364,7 @@ def naming_sentence(find: Callable[[Sequence[Sequence[str]]], Found], sentences:
 
 
 def _check_a_word_each(state: IncrementalState, words: Sequence[str]) -> None:
-    """Raise ``InputError`` for what is not a word for each sentence, such as a text."""
+    """Raise ``InputError`` unless ``words`` is a list with one word for each sentence of a state."""
     if not isinstance(state, IncrementalState):
         raise InputError(f"{type(state).__name__} where a state was expected", remedy="give one of lm.start()")
     if isinstance(words, str):

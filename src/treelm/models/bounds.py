@@ -1,4 +1,4 @@
-"""What configs check, and what of them follows from the training data: bounds that every tree keeps, inventories."""
+"""Fields of configs that follow from the training data: lists of labels or tags, and bounds that every tree keeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ACTIONS_AT_ONCE = 1 << 20
 
 
 def parts_of(corpus: PreparedCorpus) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Actions and offsets of as many sentences of a corpus as are worth measuring at once, one at least."""
+    """Yield the actions and offsets of a corpus in parts of about a million actions, of one sentence at least."""
     offsets, first = corpus.action_offsets, 0
     while first < len(corpus):
         end = max(int(np.searchsorted(offsets, offsets[first] + _ACTIONS_AT_ONCE, "right")) - 1, first + 1)
@@ -28,44 +28,44 @@ def parts_of(corpus: PreparedCorpus) -> Iterator[tuple[NDArray[np.int64], NDArra
 
 
 class InventoryConfig(ABC):
-    """A config with lists, of labels or tags, that are found in the training data where none are given."""
+    """A config with lists of labels or tags that are taken from the training data where none are given."""
 
     @abstractmethod
     def taken_from(self, corpus: PreparedCorpus) -> Self:
-        """The config with the lists that it lacks taken from a corpus."""
+        """The config with the lists that it lacks, taken from a corpus."""
 
 
 class BoundedConfig(ABC):
-    """A config whose bounds can be found in the training trees (``bounds_margin`` of ``[model]``)."""
+    """A config with bounds that can be taken from the training trees (``bounds_margin`` of ``[model]``)."""
 
     @property
     @abstractmethod
     def bounds(self) -> tuple[str, ...]:
-        """Names of the fields that are bounds."""
+        """The names of the fields that are bounds."""
 
     @abstractmethod
     def needed_bounds(self, corpus: PreparedCorpus) -> Mapping[str, NDArray[np.int16]]:
-        """The least value of each bound that every tree of a corpus needs."""
+        """The least value of each bound with which the model can build each tree of a corpus, by name."""
 
     def fitted_to(self, corpus: PreparedCorpus, margin: int) -> Self:
-        """The config with bounds that the trees of a corpus need, and a margin."""
+        """The config with the bounds that the trees of a corpus need, plus a margin."""
         needed = self.needed_bounds(corpus)
         config: Any = self
         fitted: Self = replace(config, **{name: int(needed[name].max(initial=1)) + margin for name in self.bounds})
         return fitted
 
     def beyond_bounds(self, corpus: PreparedCorpus) -> NDArray[np.intp]:
-        """Numbers of the sentences, with trees or without, whose tree may need more than a bound."""
+        """The numbers of the sentences, with trees or without, whose tree may need more than a bound."""
         needed = self.needed_bounds(corpus).items()
         return np.flatnonzero(np.any([values > getattr(self, name) for name, values in needed], axis=0))
 
     def check_trees(self, corpus: EncodedCorpus) -> None:
-        """Raise ``InputError`` at the first tree that the model cannot build: better now than while training."""
+        """Raise ``InputError`` at the first tree that the model cannot build. It is asked before training."""
         corpus.prepared.check_has_trees()
         self.check_bounds(corpus)
 
     def check_bounds(self, corpus: EncodedCorpus) -> None:
-        """Raise ``InputError`` at the first sentence, with trees or without, that is beyond the bounds or blank."""
+        """Raise ``InputError`` at the first sentence, with a tree or without, that exceeds a bound or has no words."""
         blank = np.flatnonzero(corpus.num_words == 0)
         if len(blank):
             found = "a blank line, and this system reads trees of one word or more"

@@ -1,6 +1,7 @@
 """What systems can do besides giving words probabilities: small classes that a system inherits from.
 
-``isinstance(lm, Searching)`` tells whether its class can; ``has(lm, Parser)`` whether it can as it is configured.
+``isinstance(lm, Searching)`` tells whether the class of a model has a capability, ``has(lm, Searching)`` whether the
+model has it as it is configured.
 """
 
 from __future__ import annotations
@@ -33,34 +34,34 @@ Kind = TypeVar("Kind")
 
 
 def has(lm: Any, capability: type[Kind]) -> TypeIs[Kind]:
-    """Tell whether a model can do something: its class can, and no switch of its config is against it."""
+    """Tell whether a model has a capability: its class has it, and its config does not switch it off."""
     unavailable: dict[type, str] = lm.unavailable
     return isinstance(lm, capability) and capability not in unavailable
 
 
 def require(lm: Any, capability: type[Kind]) -> Kind:
-    """Return the model itself; raises ``InputError`` that says why if it cannot do something."""
+    """Return the model. Raises ``InputError``, which says why, if it does not have a capability."""
     if has(lm, capability):
         return lm
     raise InputError(why_not(lm, capability), remedy=_REMEDIES.get(capability, "take a run of another system"))
 
 
 def why_not(lm: Any, capability: type) -> str:
-    """The reason why a model cannot do something."""
+    """The reason why a model does not have a capability."""
     return lm.unavailable.get(capability) or f"{lm.system} {_LACKS[capability]}"
 
 
 class Parser(ABC):
-    """Finds trees."""
+    """Finds trees of sentences."""
 
     predicts_labels: ClassVar[bool] = True
-    """True if its trees have labels of their own, not one for all."""
+    """Whether its constituents have labels; False if all of them have the same one."""
     preferred_batch_size: ClassVar[int] = 0
-    """Number of sentences that it is fastest with, as it groups those of one length itself; 0: any."""
+    """The number of sentences that it parses fastest at once, since it groups them by length itself. 0: any number."""
     tree_builders: ClassVar[Mapping[str, str]] = {}
-    """Ways of building trees that ``tree_builder`` may name, each with the note that results have of it."""
+    """The ways of building trees that ``tree_builder`` may name, each with the note that results get about it."""
     tree_builder: str | None = None
-    """The way of building trees, for a system that has a choice."""
+    """The present way of building trees, for a system that has a choice."""
 
     @final
     def parse(self, sentences: Sentences) -> list[Tree]:
@@ -74,12 +75,12 @@ class Parser(ABC):
 
     @abstractmethod
     def _parse(self, sentences: Sentences) -> list[Tree]:
-        """``parse`` of lists of words."""
+        """Implement ``parse``: the sentences are lists of words, of which none is empty."""
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """The best tree over the words read so far, open constituents closed; here: the tree of these words alone.
+        """The best tree over the words read so far, of each sentence; open constituents are closed.
 
-        Raises ``InputError`` before the first word.
+        Here it is the tree of these words as a whole sentence. Raises ``InputError`` before the first word.
         """
         from treelm.models.states import IncrementalState
 
@@ -88,7 +89,7 @@ class Parser(ABC):
         return self.parse(own.words)
 
     def structure(self, words: Sequence[str]) -> Structure | None:
-        """A record of the values that determine its tree of a sentence, for figures; None if there are none to draw.
+        """The values that determine the tree of a sentence, as a record for figures; None if there are none to draw.
 
         Raises ``InputError`` for a sentence without words.
         """
@@ -99,76 +100,89 @@ class Searching(ABC):
     """Scores and parses by a search over partial analyses."""
 
     search: SearchConfig
-    """The search from now on. Setting it raises ``InputError`` for a method that the system does not know."""
+    """The settings of the search. Setting them raises ``InputError`` for a method that the system does not know."""
 
     @abstractmethod
     def parse_nbest(self, sentences: Sentences, num_trees: int) -> list[list[ScoredTree]]:
-        """At most ``num_trees`` trees of every sentence, best first; there are never more than ``word_beam``."""
+        """At most ``num_trees`` trees of every sentence, the most probable first.
+
+        There are never more than ``word_beam`` of them.
+        """
 
     @abstractmethod
     def partial_analyses(self, state: IncrementalState, most: int = 10) -> list[list[PartialAnalysis]]:
-        """The analyses of each sentence so far that the search has kept, the most probable first.
+        """The analyses of the words so far that the search has kept, at most ``most`` of each sentence.
 
-        Raises ``InputError`` before the first word.
+        The most probable analysis comes first. Raises ``InputError`` before the first word.
         """
 
 
 class ConfidentParser(Parser):
-    """A parser that says how sure it is of each tree."""
+    """A parser that says how sure it is of each of its trees."""
 
     @final
     def annotate(self, sentences: Sentences) -> list[ParsedSentence]:
-        """Trees with their tags and confidence, as silver treebanks need them."""
+        """Find the trees of sentences, with tags and confidence, as silver treebanks need them."""
         return self._annotate(words_of_each(sentences))
 
     @abstractmethod
     def _annotate(self, sentences: Sentences) -> list[ParsedSentence]:
-        """``annotate`` of lists of words."""
+        """Implement ``annotate``: the sentences are lists of words."""
 
     @abstractmethod
     def calibrate(self, batches: Sequence[SentenceBatch]) -> str:
-        """Fit, after training, what makes its confidence right on held-out sentences. Tells what was found."""
+        """Fit what makes the confidence right on held-out sentences, after training.
+
+        Returns one line that says what was found.
+        """
 
 
 class DocumentContext(ABC):
-    """Reads sentences in a row, each with those before it as its context."""
+    """Reads the sentences of a document in a row, each with those before it as its context."""
 
     num_preceding: int = 0
-    """Tokens of its document before a sentence that batches of whole sentences should hold."""
+    """How many tokens of its document before a sentence a batch of whole sentences should hold."""
 
     @final
     def score_document(self, sentences: Sentences) -> list[SentenceScore]:
-        """Score sentences that follow one another; only the first has nothing before it."""
+        """Score sentences that follow one another; only the first has nothing before it.
+
+        Raises ``InputError`` for a model that was configured to read sentences by themselves.
+        """
         return require(self, DocumentContext)._score_document(words_of_each(sentences))
 
     @final
     def start_after(self, sentences: Sentences) -> IncrementalState:
-        """The state before the first word of a sentence that follows these, which follow one another."""
+        """The state before the first word of a sentence that follows these sentences, which follow one another.
+
+        Raises ``InputError`` for a model that was configured to read sentences by themselves.
+        """
         return require(self, DocumentContext)._start_after(words_of_each(sentences))
 
     @abstractmethod
     def _score_document(self, sentences: Sentences) -> list[SentenceScore]:
-        """``score_document`` of lists of words."""
+        """Implement ``score_document``: the sentences are lists of words."""
 
     @abstractmethod
     def _start_after(self, sentences: Sentences) -> IncrementalState:
-        """``start_after`` of lists of words."""
+        """Implement ``start_after``: the sentences are lists of words."""
 
 
 class Attention(ABC):
-    """Looks back at what it has read by attention, whose weights can be had."""
+    """Looks back at what it has read by attention, and can return the weights."""
 
     @final
     def attention(self, sentences: Sentences, *, layer: int = -1, head: int | None = None) -> list[AttentionWeights]:
-        """How much each word looks at each of those before it, in one layer: of all heads, or of one.
+        """The weights by which each word attends to itself and to those before it, in one layer.
 
-        Layers and heads are numbered from 1, the lowest, or backwards from -1, the last. A word of several tokens looks
-        as its last one does, and what it gets is the sum of theirs. Of systems that build trees it is that of the
-        most probable tree; a Transformer Grammar looks at brackets, too, and from them. PaLM looks at spans, each of
-        which is named by the word that it begins with; all end before the word that looks.
+        Layers and heads are numbered from 1, the lowest, or backwards from -1, the last. Without ``head``, the result
+        has the weights of all heads. A word of several tokens attends as its last token does, and the weight that it
+        receives is the sum over its tokens. Systems that build trees give the attention in the most probable tree; a
+        Transformer Grammar attends to brackets, too, and from them. PaLM attends to spans, each of which is named by
+        the word that it begins with; all end before the word that attends.
 
-        Raises ``InputError`` for a model without attention, a sentence without words, and a layer or a head that there
-        is not.
+        Raises ``InputError`` for a model without attention, for a sentence without words, and for a layer or a head
+        that does not exist.
         """
         from treelm.models.structures import AttentionWeights
 
@@ -182,34 +196,37 @@ class Attention(ABC):
 
     @abstractmethod
     def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[Any]]:
-        """The positions of a sentence, and the weights (H, P, P) of each layer, the lowest first."""
+        """The names of the P positions of a sentence, and the weights (H, P, P) of each layer, the lowest first."""
 
 
 class TreeConditioned(ABC):
-    """Predicts words only if their trees are given."""
+    """Predicts the words of a sentence only if its tree is given."""
 
     @abstractmethod
     def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
-        """Score sentences with trees. Raises ``InputError`` for a sentence without the tree that is needed."""
+        """Score sentences given their trees.
+
+        Raises ``InputError`` for a sentence without the tree that is needed.
+        """
 
 
 class Grammar(ABC):
-    """Has rules that can be listed."""
+    """Has a grammar, whose rules can be listed."""
 
     @abstractmethod
     def used_rules(self, sentences: Sentences) -> list[UsedRule]:
-        """The rules of the most probable trees of sentences, the most used first."""
+        """The rules in the most probable trees of sentences, those that are used most first."""
 
 
 class Counted(ABC):
-    """Has parameters that follow from one look at the training data: training calls ``estimate`` once.
+    """Has parameters that are counted in one pass over the training data: training calls ``estimate`` once.
 
     It has no differentiable losses, no optimizer and no checkpoints; its recipes leave ``[training]`` empty.
     """
 
     @abstractmethod
     def estimate(self, corpus: EncodedCorpus) -> None:
-        """Set the parameters, and what of the config follows from the data (sizes), by this corpus.
+        """Set the parameters by this corpus, and the fields of the config, such as sizes, that follow from it.
 
         Raises ``InputError`` for data that do not determine the parameters.
         """
@@ -220,25 +237,25 @@ class BackoffNGrams(ABC):
 
     @abstractmethod
     def write_arpa(self, path: Path) -> None:
-        """Write an ARPA file, which KenLM and others read."""
+        """Write an ARPA file, which KenLM and other programs read."""
 
 
 class Enumerable(ABC):
-    """Can be summed over everything that it might say, if it is tiny."""
+    """Can be summed over all sentences and trees that it may generate, if it is tiny."""
 
     @abstractmethod
     def probability_mass(self) -> ProbabilityMass | None:
-        """The mass of everything, enumerated, which is 1 together; None where there is too much."""
+        """The probability of everything that it may generate, which must be 1; None if that is too much."""
 
 
 class LatentTrees(ABC):
-    """Learns structure from words alone, whose loss would not tell if the structure has become useless."""
+    """Learns trees from words alone, so that its loss does not show when the trees have become useless."""
 
     @abstractmethod
     def diagnose_latent_trees(self, batch: SentenceBatch | StreamBatch) -> str:
-        """What makes the structure that it finds in a batch useless, in one line; "" if nothing does.
+        """Say in one line what makes the structure that it finds in a batch useless; "" if nothing does.
 
-        Training asks before the first update and at every evaluation, and warns. Changes nothing.
+        Training asks before the first update and at every evaluation, and warns. The model stays as it is.
         """
 
 
@@ -247,20 +264,20 @@ class StepScheduled(ABC):
 
     @abstractmethod
     def before_step(self, number: int) -> None:
-        """Called before each optimizer step, of which the first is 1.
+        """Prepare for an optimizer step; the first has the number 1.
 
-        What changes must follow from the number alone, as after a resumption no other is given.
+        What changes must follow from the number alone: when training is resumed, nothing else is known.
         """
 
 
 class ChecksCorpus(ABC):
-    """Cannot learn from, or be evaluated on, every corpus."""
+    """Can learn from, or be evaluated on, some corpora only."""
 
     @abstractmethod
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Raise ``InputError`` if training on a corpus, or evaluation on it, would fail or give meaningless numbers.
 
-        Asked before training, so that it does not stop in the middle.
+        It is asked before training, so that training does not stop in the middle.
         """
 
 
@@ -274,11 +291,11 @@ class LearnsTags(ABC):
 
 
 class PlansBatches(ABC):
-    """Computes by a plan that follows from a batch, which can be made while a device computes the batch before."""
+    """Computes by a plan that follows from a batch, and that can be made while a device computes the batch before."""
 
     @abstractmethod
     def plan_ahead(self, batch: SentenceBatch | StreamBatch) -> None:
-        """Begin to plan the next batch."""
+        """Begin to plan the next batch, while a device computes the present one."""
 
     @property
     @abstractmethod
@@ -287,7 +304,7 @@ class PlansBatches(ABC):
 
 
 class CouplesSentences:
-    """Has a training loss in which a sentence depends on its batch-mates, so that no batch can be split."""
+    """Has a training loss in which sentences of a batch depend on one another, so that no batch can be split."""
 
 
 class OwnMetrics(ABC):
@@ -295,11 +312,14 @@ class OwnMetrics(ABC):
 
     @abstractmethod
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
-        """The metrics by name, on sentences with trees."""
+        """Compute these metrics, by name, on sentences with trees."""
 
 
 def numbered(name: str, number: int, choices: Any) -> Any:
-    """What has this number, from 1, or backwards from -1. Raises ``InputError`` for one that there is not."""
+    """Choose a layer, or a head, by its number: from 1, the lowest, or backwards from -1, the last.
+
+    Raises ``InputError`` for a number that does not exist; ``name`` says what of.
+    """
     if not isinstance(number, int) or not 1 <= abs(number) <= len(choices):
         found = f"{name} = {number!r} of a model with {len(choices)}"
         raise InputError(found, remedy="count from 1, the lowest, or from -1, the last")
@@ -325,11 +345,11 @@ _REMEDIES: dict[type, str] = {
 
 
 class UnavailableError(InputError, AttributeError):
-    """What a model of another system could do was asked of this one; ``hasattr`` is False."""
+    """A model was asked for what only models of other systems can do. ``hasattr`` gives False."""
 
 
 def check_available(lm: LanguageModel, name: str) -> None:
-    """Raise ``UnavailableError`` for a name that is of a capability which the system of a model lacks."""
+    """Raise ``UnavailableError`` for the name of a method or field of a capability that a model's system lacks."""
     for capability, lacks in _LACKS.items():
         if not name.startswith("_") and (name in vars(capability) or name in capability.__annotations__):
             remedy = _REMEDIES.get(capability, "take a run of another system")
@@ -337,9 +357,10 @@ def check_available(lm: LanguageModel, name: str) -> None:
 
 
 def set_search(lm: LanguageModel, config: SearchConfig) -> None:
-    """Have a model search so, if it searches.
+    """Set the search of a model, if it searches.
 
-    Raises ``InputError`` for what no system without a search may be asked: another method than a beam, half precision.
+    Raises ``InputError`` if a system that scores without a search is asked for another method than a beam, or for half
+    precision.
     """
     if isinstance(lm, Searching):
         lm.search = config
@@ -349,7 +370,7 @@ def set_search(lm: LanguageModel, config: SearchConfig) -> None:
 
 
 def score_with_trees(lm: LanguageModel, sentences: Sequence[Sentence]) -> list[SentenceScore]:
-    """Scores of sentences, given their trees where a model needs them."""
+    """Score sentences, given their trees where the model needs them."""
     return lm.score_given(sentences) if has(lm, TreeConditioned) else lm.score([one.words for one in sentences])
 
 

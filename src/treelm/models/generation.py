@@ -1,4 +1,4 @@
-"""Drawing sentences from a model, token by token, the same way for every system."""
+"""Sampling sentences from a model, token by token, the same way for every system."""
 
 from __future__ import annotations
 
@@ -21,39 +21,41 @@ if TYPE_CHECKING:
 
 _COLDEST = 1e-3  # colder, and the largest score would overflow
 MAX_TOKENS_PER_WORD = 100
-"""A word that has not ended by then is cut off with the sentence: a poor model may never end one."""
+"""The number of tokens after which a word that has not ended is cut off with its sentence: a poor model may never end
+one."""
 
 
 @configuration
 class Drawing:
-    """How sentences are drawn."""
+    """How sentences are sampled."""
 
     num_sentences: Number = 10
     seed: Number = 1
     max_words: Size = 60
-    """A sentence that has not ended after so many words is cut there."""
+    """A sentence that has not ended after this many words is cut there."""
     temperature: Annotated[float, Field(ge=_COLDEST)] = 1.0
-    """Divides the log probabilities."""
+    """The number that log probabilities are divided by."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Below 1, the likeliest tokens are drawn from that together have this probability (nucleus sampling, Holtzman et
-    al. 2020)."""
+    """Below 1, each token is sampled from the most probable tokens that together have this probability (nucleus
+    sampling, Holtzman et al. 2020)."""
 
 
 class Drawn(NamedTuple):
-    """A sentence that was drawn."""
+    """A sentence that was sampled."""
 
     words: list[str]
     tree: Tree | None
-    """The model's tree over it, if that was asked for and it has one."""
+    """The model's tree over the sentence; None if no tree was asked for, or if the model has none."""
 
 
 def generate(lm: LanguageModel, *, trees: bool = False, **settings: Any) -> Iterator[Drawn]:
-    """Sample sentences and, if asked, the model's tree over each (None if it has none); a seed gives the same ones.
+    """Sample sentences and, with ``trees``, the model's tree over each; the same seed gives the same sentences.
 
-    ``settings`` are those of ``Drawing``. A token is drawn at a time, whatever the vocabulary: words end where a token
-    ends a word. A word of ``MAX_TOKENS_PER_WORD`` tokens without an end is left out, and its sentence ends before it.
+    ``settings`` are those of ``Drawing``. Tokens are sampled one at a time, whatever the vocabulary; a word ends with a
+    token that ends words. A word that has not ended after ``MAX_TOKENS_PER_WORD`` tokens is left out, and its sentence
+    ends before it.
 
-    Raises ``InputError`` for settings that cannot be.
+    Raises ``InputError`` for values out of range, and for a model that gives words no probabilities.
     """
     lm.require_words()
     how = from_keywords(Drawing, settings, where="")
@@ -78,7 +80,7 @@ def generate(lm: LanguageModel, *, trees: bool = False, **settings: Any) -> Iter
 def _sample(
     lm: LanguageModel, draw: Callable[[Tensor], int], unwritable: Tensor, max_words: int
 ) -> tuple[list[str], IncrementalState]:
-    """The words of a sentence, and the state after the last of them."""
+    """The words of a sampled sentence, and the state after the last of them."""
     end, ends_word = len(lm.vocabulary), torch.from_numpy(lm.vocabulary.ends_word)
     state = whole = lm.start()
     words, pieces = list[str](), list[int]()
@@ -99,7 +101,7 @@ def _sample(
 
 
 def _tree(lm: LanguageModel, state: IncrementalState, words: list[str]) -> Tree:
-    """The model's tree with the words as they are written; a model knows its tokens only."""
+    """The model's tree over the words as they are written; the model itself knows tokens only."""
     coming = iter(words)
     (tree,) = require(lm, Parser).partial_trees(state)
     return from_flat([next(coming) if isinstance(item, str) else item for item in tree.flat()])

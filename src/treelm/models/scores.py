@@ -1,4 +1,4 @@
-"""Records of what a model says of a batch or a sentence: losses, scores, analyses, and the surprisal of words."""
+"""What a model returns for a batch or a sentence: losses, scores, analyses, and the surprisal of words."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 NATS_PER_BIT = math.log(2.0)
 SubwordAggregation = Literal["first", "last", "sum", "min"]
-"""Rule by which a word of several tokens gets its value in a column: that of its first token, of its last one (after
-which the word has been read), their sum, or their minimum (a flag that holds of the word if it holds of all)."""
+"""The rule by which a word of several tokens gets its value in a column: that of its first token, that of its last
+token (after which the word has been read), their sum, or their minimum (for a flag that holds for a word if it holds
+for all of its tokens)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """One named term: a differentiable sum in nats, and the number of decisions that it sums over."""
+    """One term of a loss: a differentiable sum in nats, and the number of decisions that it sums over."""
 
     sum: Tensor
     count: int
@@ -36,7 +37,10 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Losses:
-    """The terms of a batch; that of the words is ``word``. Training minimises ``total``, in nats per ``num_words``."""
+    """The terms of the loss of a batch; the one of the words has the name ``word``.
+
+    Training minimises ``total``, in nats, divided by ``num_words``.
+    """
 
     terms: Mapping[str, Loss]
     total: Tensor
@@ -45,36 +49,37 @@ class Losses:
 
     @classmethod
     def of(cls, batch: SentenceBatch, terms: Mapping[str, Loss], total: Tensor | None = None) -> Losses:
-        """The losses of whole sentences; unless it is given, the total is that of all terms."""
+        """The losses of a batch of whole sentences. Without ``total``, the total is the sum of all terms."""
         total = torch.stack([term.sum for term in terms.values()]).sum() if total is None else total
         return cls(terms=terms, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
 
 
 class NoLogProbability(InputError):
-    """A value that is not a log probability: NaN, or plus infinity."""
+    """A model gave a value that is not a log probability: NaN, or plus infinity."""
 
     def __init__(self, found: str, where: str | None = None) -> None:
-        """Say what was given, of which token, and of which sentence if that is known."""
+        """Say what was given for which token and, if that is known, in which sentence."""
         super().__init__(
             found, remedy="its weights are of no use: train again, with a lower learning_rate", where=where
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel between processes."""
+        """Make the error picklable, so that other processes can raise it."""
         return NoLogProbability, (self.found, self.where)
 
 
 CONVERGED = "beam_converged"
-"""Column of systems that search: 1 for a word of which a narrower search says the same, 0 for one of which it does not,
-nan where nothing was compared: a fixed beam, particles."""
+"""The name of a column of systems that search: 1 for a word to which a narrower search gives the same figures, 0 for
+one to which it gives others, and NaN where nothing was compared, as with a fixed beam or with particles."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceScore:
-    """log p(token | tokens before it) in nats, for every token and, last, the end of the sentence.
+    """log p(token | tokens before it) in nats, for every token and, last, for the end of the sentence.
 
-    ``word_of_token`` names for every token the word that it belongs to. A search that prunes gives lower bounds on
-    probabilities and says so. ``columns`` holds further metrics, one a word (entropy, open nodes, ...).
+    ``word_of_token`` has the number of the word that each token belongs to. A search that prunes finds lower bounds of
+    the probabilities, and ``is_lower_bound`` says so. ``columns`` holds further values, one for each word, such as
+    entropies.
     """
 
     log_probs: NDArray[np.float64]  # (num_tokens + 1,)
@@ -83,7 +88,10 @@ class SentenceScore:
     columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ``NoLogProbability`` for what is none; -inf is one, of what the model holds impossible."""
+        """Raise ``NoLogProbability`` if a value is not a log probability.
+
+        -inf is one: that of what the model holds to be impossible.
+        """
         wrong = np.isnan(self.log_probs) | (self.log_probs == np.inf)
         if wrong.any():
             place = int(wrong.argmax())
@@ -93,9 +101,9 @@ class SentenceScore:
 
     @property
     def converged(self) -> NDArray[np.bool_]:
-        """Whether each word's search has converged, of the words of which that is known (``CONVERGED``).
+        """Whether the search has converged, for each of the words about which the column ``CONVERGED`` says so.
 
-        Empty for systems that score without a search, for a fixed beam and for particles.
+        It is empty for systems that score without a search, for a fixed beam, and for particles.
         """
         flags = self.columns.get(CONVERGED, np.empty(0))
         return np.equal(flags[~np.isnan(flags)], 1)
@@ -103,9 +111,9 @@ class SentenceScore:
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """Result of one search over a sentence: how probable it is, word by word, and its best tree.
+    """The score of a sentence and its best tree, as one search finds them.
 
-    A system that does not predict words (a bare parser) has no score, one that does not parse no tree.
+    A mere parser, which gives words no probabilities, has no score; a system that does not parse has no tree.
     """
 
     score: SentenceScore | None
@@ -113,16 +121,17 @@ class Analysis:
 
 
 class Confidence(NamedTuple):
-    """How right a parser expects its tree to be, from 0 to 1."""
+    """How much of a tree its parser expects to be right, from 0 to 1."""
 
     mean: float
-    """Probability that a constituent is right, its label too: the mean over the tree."""
+    """The probability that a constituent is right, its label included: the mean over the tree."""
     expected_f1: float
-    """Twice the number of constituents expected to be right over their number and the one that is expected in gold."""
+    """Twice the number of constituents that are expected to be right, divided by the sum of their number and the number
+    that is expected in the gold tree."""
 
 
 class ParsedSentence(NamedTuple):
-    """A tree as silver data need it. A parser may have no tags and no confidence."""
+    """A tree with its tags and the confidence of the parser, as silver treebanks need it. A parser may give neither."""
 
     tree: Tree
     tags: tuple[str, ...] | None = None
@@ -131,28 +140,28 @@ class ParsedSentence(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredTree:
-    """A tree and log p(tree, sentence) in nats, under the model (no search has made it smaller)."""
+    """A tree and log p(tree, sentence) in nats under the model. No search makes this number smaller."""
 
     tree: Tree
     log_prob: float
 
 
 class PartialAnalysis(NamedTuple):
-    """One of the ways to read the words so far, of those that a search has kept."""
+    """One of the analyses of the words so far that a search has kept."""
 
     tree: Tree
-    """Constituents that hold the last word are open, all others are complete. Of a word that no constituent holds yet,
-    one without a label holds it."""
+    """The constituents that contain the last word are open, all others are complete. A word that is in no constituent
+    yet is in one without a label."""
     share: float
-    """Its probability given the words: all that the search has kept sum to 1."""
+    """Its probability given the words: the shares of all analyses that the search has kept sum to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbabilityMass:
-    """Sum over everything that a tiny model can say, listed; finished and unfinished together must be 1.
+    """The probability of everything that a tiny model can generate, enumerated.
 
-    ``finished`` is the probability of all (tree, sentence) pairs up to a length, ``unfinished`` that of all derivations
-    that are longer or not at their end.
+    ``finished`` is the probability of all pairs of a tree and a sentence up to some length, ``unfinished`` that of all
+    derivations that are longer or have not ended. Together they must be 1.
     """
 
     finished: float
@@ -163,7 +172,7 @@ class ProbabilityMass:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WordSurprisal:
-    """One word of a sentence. ``columns`` holds what the system adds (entropy, open nodes, ...)."""
+    """The surprisal of a word of a sentence. ``columns`` holds what the system adds, such as entropies or open nodes."""
 
     word: str
     surprisal_bits: float
@@ -174,31 +183,34 @@ class WordSurprisal:
 
     @property
     def probability(self) -> float:
-        """p(word | words before it): what a cloze test estimates."""
+        """p(word | words before it), which a cloze test estimates."""
         return math.exp2(-self.surprisal_bits)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentenceSurprisal:
-    """The words of a sentence and its end. All bits together are minus log2 of the sentence's probability."""
+    """The surprisal of the words of a sentence and of its end.
+
+    All bits together are -log2 of the probability of the sentence.
+    """
 
     words: tuple[WordSurprisal, ...]
     end_surprisal_bits: float
 
     @property
     def total_bits(self) -> float:
-        """Surprisal of the whole sentence, its end included."""
+        """The surprisal of the whole sentence, its end included."""
         return math.fsum([*(word.surprisal_bits for word in self.words), self.end_surprisal_bits])
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a data frame with a row a word, without the end."""
+        """Return a data frame with a row for each word, without the end of the sentence."""
         import pandas as pd
 
         rows = [{**asdict(word), **word.columns} for word in self.words]
         return pd.DataFrame(rows).drop(columns="columns", errors="ignore")
 
     def _repr_html_(self) -> str:
-        """Words, and below them their bits, for a notebook."""
+        """The words with their bits below them, as a table in a notebook."""
         import pandas as pd
 
         bits = [*((word.word, word.surprisal_bits) for word in self.words), ("</s>", self.end_surprisal_bits)]
@@ -207,7 +219,7 @@ class SentenceSurprisal:
 
 
 def sentence_surprisal(words: Sequence[str], score: SentenceScore, vocabulary: Vocabulary) -> SentenceSurprisal:
-    """Sum the surprisal of each word's tokens and name the class of each unknown word."""
+    """Compute the surprisal of each word as the sum over its tokens, and name the class of each unknown word."""
     bits = score.log_probs / -NATS_PER_BIT + 0.0  # a certain end has no bits, not minus none
     by_word = np.bincount(score.word_of_token, weights=bits[:-1], minlength=len(words))
     num_pieces = np.bincount(score.word_of_token, minlength=len(words))

@@ -1,4 +1,4 @@
-"""States of reading: what a model knows of sentences after some of their words."""
+"""States of incremental reading: what a model knows of sentences after some of their words."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from treelm.errors import InputError
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IncrementalState:
-    """Knowledge of a model after some words of n sentences: the words, and what systems add. Never changed."""
+    """What a model knows of n sentences after some of their words: the words, and what systems add. It never changes."""
 
     words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their tokens
     tokens: tuple[tuple[int, ...], ...]
 
     @classmethod
     def own(cls, state: IncrementalState) -> Self:
-        """The state itself; raises ``InputError`` if it is one of another system."""
+        """Return a state of this class. Raises ``InputError`` for a state of another system."""
         if not isinstance(state, cls):
             raise InputError("a state of another system", remedy="use a state that this model's start() began")
         return state
 
     @classmethod
     def begin(cls, num_sentences: int, **fields: Any) -> Self:
-        """The state of sentences of which nothing was read, with the fields that systems add."""
+        """The state of sentences of which nothing has been read, with the fields that systems add."""
         return cls(words=((),) * num_sentences, tokens=((),) * num_sentences, **fields)
 
     @property
     def num_sentences(self) -> int:
-        """Sentences that are read side by side."""
+        """The number of sentences that are read side by side."""
         return len(self.words)
 
     @property
     def num_tokens_read(self) -> tuple[int, ...]:
-        """Tokens that each sentence has read."""
+        """The number of tokens that have been read of each sentence."""
         return tuple(map(len, self.tokens))
 
     def check_tokens(self, tokens: Sequence[int | None]) -> None:
@@ -49,7 +49,10 @@ class IncrementalState:
             raise InputError(found, remedy="give one token, or None, for each sentence")
 
     def after(self, read: Sequence[int | None], vocabulary: Vocabulary, **changed: Any) -> Self:
-        """The state after one more token in each sentence that does not wait, with other fields as they changed."""
+        """The state after one more token in each sentence, or none where ``read`` has None.
+
+        ``changed`` are the new values of the fields that systems add.
+        """
         words, tokens = list(self.words), list(self.tokens)
         for row, token in enumerate(read):
             if token is not None:
@@ -60,7 +63,10 @@ class IncrementalState:
         return replace(self, words=tuple(words), tokens=tuple(tokens), **changed)
 
     def called(self, words: Sequence[str]) -> Self:
-        """The state whose last words are called as they were given, not as their tokens spell them."""
+        """The same state, in which the last words are written as they were given.
+
+        Their tokens may spell them otherwise.
+        """
         renamed = tuple((*before[:-1], word) for before, word in zip(self.words, words, strict=True))
         return replace(self, words=renamed)
 
@@ -71,6 +77,6 @@ class IncrementalState:
 
 
 def last_word(tokens: Sequence[int], ends_word: NDArray[np.bool_]) -> Sequence[int]:
-    """The tokens of the last word, complete or not, of those of a sentence."""
+    """The tokens of the last word of a sentence, complete or not."""
     start = next((place for place in range(len(tokens) - 1, 0, -1) if ends_word[tokens[place - 1]]), 0)
     return tokens[start:]

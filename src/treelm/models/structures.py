@@ -1,6 +1,6 @@
 """Records of the values that determine the tree of a sentence: figures draw them without knowing the system.
 
-A class says which kind its ``structure`` gives. Comparisons keep them as plain values.
+Each system documents which of them its ``structure`` returns. Comparisons store them as plain values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BOUNDARY = "<s>"
 
 @dataclass(frozen=True, kw_only=True)
 class Distances:
-    """The syntactic distance before each token: words, or the parts of words."""
+    """The syntactic distance before each token: a word, or a part of one."""
 
     tokens: tuple[str, ...]
     values: tuple[float, ...]
@@ -89,9 +89,10 @@ Structure = Distances | SpanWeights | SlotSpans | StackAttention | StackTape
 
 
 def tokens_of_words(words: Sequence[str], vocabulary: Vocabulary) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
-    """Return names of a sentence's tokens, the words themselves where each is one token, and which begin a word.
+    """The names of a sentence's tokens, and which of them begin a word.
 
-    Raises ``InputError`` for a sentence without words.
+    Where each word is one token, the names are the words themselves. Raises ``InputError`` for a sentence without
+    words.
     """
     if not words:
         raise InputError("a sentence without words", remedy="give one with words")

@@ -1,6 +1,6 @@
-"""What users ask of any model: perplexity, scores of targets, hidden states, drawn sentences, tables.
+"""What users ask of any model: perplexity, scores of targets, hidden states, sampled sentences, tables.
 
-``LanguageModel`` inherits it, and it asks nothing of a system but that interface and ``_layer_states``.
+``LanguageModel`` inherits it. Of a system it asks nothing but that interface and ``_layer_states``.
 """
 
 from __future__ import annotations
@@ -30,29 +30,31 @@ if TYPE_CHECKING:
 
 Sentences = Sequence[str | Sequence[str]]
 Choose = Callable[[Sequence[Tensor]], Tensor]
-"""Chooses a layer from all, the lowest first."""
+"""A function that chooses one layer from all of them, the lowest first."""
 
 
 class Usage:
-    """Questions that the interface of a model answers, the same way for every system."""
+    """Methods that are built on the interface of a model alone, the same for every system."""
 
     def perplexity(self, sentences: Sentences) -> Perplexity:
-        """Perplexity per word of sentences, each by itself; each of their ends counts as one more word.
+        """Perplexity per word of sentences, each by itself; the end of each sentence counts as one more word.
 
-        It shows as ``perplexity per word, with end of sentence: ≤ 38.21``, with ``≤`` where a search finds part of the
-        probability, so that it is an upper bound; ``value`` is the number. Words that the vocabulary lacks count as
-        unknown ones, so that models of other vocabularies do not compare.
+        The result is displayed as ``perplexity per word, with end of sentence: ≤ 38.21``; its ``value`` is the number.
+        ``≤`` marks an upper bound, where a search finds a part of the probability only. Words that are not in the
+        vocabulary count as unknown words, so models with different vocabularies cannot be compared. Raises
+        ``InputError`` without sentences.
         """
         return perplexity(self._lm.score(sentences))
 
     def conditional_score(self, contexts: Sentences, targets: Sentences) -> NDArray[np.float64]:
         """log p of each target given its context, in nats: (n,).
 
-        The sum over the words of the target, without the end of the sentence, as ``conditional_score`` of minicons
-        (Misra 2022) is with ``reduction=lambda x: x.sum(0).item()``; a context without words is the beginning of the
-        sentence. Where a search finds part of the probability it is a difference of two bounds, so no bound itself.
+        It is the sum over the words of the target, without the end of the sentence, as ``conditional_score`` of
+        minicons (Misra 2022) is with ``reduction=lambda x: x.sum(0).item()``. A context without words is the beginning
+        of a sentence. Where a search finds a part of the probability only, the result is a difference of two bounds,
+        and so no bound itself.
 
-        Raises ``InputError`` for a target without words, and unless there are as many contexts.
+        Raises ``InputError`` for a target without words, and unless there are as many contexts as targets.
 
         >>> import treelm
         >>> lm = treelm.load("ngram-gum-open")
@@ -78,36 +80,37 @@ class Usage:
         top_p: float = 1.0,
         trees: bool = False,
     ) -> list[Drawn]:
-        """Draw sentences, as ``treelm generate`` does; the same seed gives the same ones.
+        """Sample sentences, as ``treelm generate`` does; the same seed gives the same sentences.
 
-        Each has ``words`` and, with ``trees``, the model's ``tree`` over them. A sentence that has not ended after
-        ``max_words`` is cut there. ``temperature`` divides the log probabilities; with ``top_p`` below 1 the likeliest
-        tokens are drawn from that together have this probability (nucleus sampling, Holtzman et al. 2020).
+        Each result has ``words`` and, with ``trees``, the model's ``tree`` over them. A sentence that has not ended
+        after ``max_words`` is cut there. ``temperature`` divides the log probabilities. With ``top_p`` below 1, each
+        token is sampled from the most probable tokens that together have this probability (nucleus sampling, Holtzman
+        et al. 2020).
 
-        Raises ``InputError`` for numbers that cannot be.
+        Raises ``InputError`` for values out of range.
         """
         how: dict[str, Any] = {"max_words": max_words, "temperature": temperature, "top_p": top_p, "trees": trees}
         return list(generate(self._lm, num_sentences=num_sentences, seed=seed, **how))
 
     def surprisal_table(self, sentences: Sentences | pd.DataFrame, **settings: Any) -> pd.DataFrame:
-        """A row for each word, with its surprisal in bits: ``treelm.surprisal_table`` of this model alone.
+        """A data frame with a row for each word: ``treelm.surprisal_table`` of this model alone.
 
-        Sentences are texts, lists of words, or a data frame of words with a row each.
+        ``sentences`` are texts, lists of words, or a data frame with one word in each row. Surprisals are in bits.
         """
         import treelm  # the package knows where what stands above models is, and imports it when it is used
 
         return treelm.surprisal_table(self._lm, sentences, **settings)
 
     def hidden_states(self, sentences: Sentences, *, layer: int = -1) -> list[NDArray[np.float64]]:
-        """The hidden state after each word, which knows nothing of what follows: (num_words, size) for each sentence.
+        """The hidden state after each word: (num_words, size) for each sentence. It depends on no later word.
 
         Layers are numbered from 1, the lowest, or backwards from -1, the last. A word of several tokens has the state
-        after its last one. Of systems that build trees it is the state at the top of the stack once the word is there,
-        in the most probable analysis so far: of an RNNG and of shift-reduce that of the stack LSTM, of a SOM that of
-        the memory, of attention (Transformer Grammars, pushdown layers) that of the word's position.
+        after its last token. Systems that build trees give the state at the top of the stack once the word is on it, in
+        the most probable analysis so far: an RNNG and a shift-reduce parser that of the stack LSTM, a SOM that of the
+        memory, and systems with attention (Transformer Grammars, pushdown layers) that of the word's position.
 
-        Raises ``InputError`` for a sentence without words, for a model without hidden states (n-grams, grammars,
-        chart parsers), and for a layer that it does not have.
+        Raises ``InputError`` for a sentence without words, for a model without hidden states (n-grams, grammars, chart
+        parsers), and for a layer that does not exist.
         """
         words = words_of_each(sentences)
         check_have_words(words)
@@ -115,7 +118,10 @@ class Usage:
             return self._hidden_states(words, partial(numbered, "layer", layer))
 
     def _hidden_states(self, sentences: Sequence[Sequence[str]], choose: Choose) -> list[NDArray[np.float64]]:
-        """``hidden_states`` word by word; systems that see all places of a sentence at once override this."""
+        """Implement ``hidden_states``. Here the sentences are read word by word.
+
+        Systems that see all places of a sentence at once override this.
+        """
         lm, found = self._lm, [list[NDArray[np.float64]]() for _ in sentences]
         batch, ends_word, state = encode_words(sentences, lm.vocabulary), lm.vocabulary.ends_word, None
         for tokens in zip_longest(*(batch.tokens_of(number).tolist() for number in range(len(sentences)))):
@@ -128,7 +134,7 @@ class Usage:
         return [np.stack(own) for own in found]
 
     def _layer_states(self, state: IncrementalState) -> Sequence[Tensor]:
-        """The hidden state (num_sentences, size) of each layer, the lowest first; the last predicts the next word."""
+        """The hidden state (num_sentences, size) of each layer, the lowest first; the last one predicts the next word."""
         raise InputError(f"{self._lm.system} has no hidden states", remedy="take a neural language model")
 
     @property
