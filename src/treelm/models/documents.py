@@ -1,8 +1,9 @@
 """Systems of whole sentences that may read the sentences of a document in a row.
 
-A sentence then begins from a summary of the tokens before it, one vector that an LSTM finds. They are known when it is
-read: no tree of an earlier sentence counts, gold or found. Given them, its probability is what it is without: exact, or
-what a search finds of it. Their number has a bound, in training and in inference alike.
+Such a sentence begins from a summary of the tokens before it: one vector, which an LSTM computes. These tokens are
+known when the sentence is read, and no tree of an earlier sentence counts, whether gold or found. Given them, the
+probability of the sentence is computed as without them: exactly, or as far as a search finds it. The number of these
+tokens is limited, in training and in inference alike.
 
 Shapes: B sentences, E size of a token's vector, H of the LSTM's state, V tokens (V is the end of a sentence).
 """
@@ -36,20 +37,20 @@ ContextKind = Literal["sentence", "document"]
 
 @configuration
 class DocumentConfig:
-    """What a sentence knows of its document. Configs of systems that may read documents have these fields too."""
+    """What the probability of a sentence depends on. Configs of systems that may read documents have these fields."""
 
     context: ContextKind = "sentence"
     """What a word is predicted from: its sentence so far ("sentence"), or its document so far ("document")."""
 
     context_tokens: Size = 64
-    """With documents: so many tokens before a sentence count, ends of sentences among them."""
+    """With documents: the number of tokens before a sentence that count, ends of sentences among them."""
 
     context_size: Size = 128
-    """With documents: units of the LSTM that reads these tokens."""
+    """With documents: the number of units of the LSTM that reads these tokens."""
 
 
 class _Plan(NamedTuple):
-    """n tokens before B sentences, ready for computing."""
+    """The n tokens before B sentences, in the order in which they are computed."""
 
     tree: Predecessors  # the token right before every token
     types: Tensor  # (m,) different tokens
@@ -59,14 +60,18 @@ class _Plan(NamedTuple):
 
 
 class DocumentEncoder(nn.Module):
-    """d = W drop(h) + b, with h the last state of an LSTM over the vectors of the tokens before a sentence.
+    """d = W drop(h) + b, where h is the last state of an LSTM over the vectors of the tokens before a sentence.
 
-    It is added to the vector that the sentence begins from. Before the first sentence of a document nothing was read,
-    and d is 0.
+    d is added to the vector that the sentence begins from. Before the first sentence of a document nothing has been
+    read, and d is 0.
     """
 
     def __init__(self, end: int, embedding_size: int, hidden_size: int, *, dropout: float) -> None:
-        """Draw from torch's global generator. ``end`` is V; dropout that of the LSTM's inputs and of its last state."""
+        """Draw the parameters from torch's global generator.
+
+        ``end`` is V, the token of the end of a sentence. ``dropout`` is that of the LSTM's inputs and of its last
+        state.
+        """
         super().__init__()
         self.end, self.dropout = end, dropout
         self.end_embedding = nn.Parameter(torch.zeros(embedding_size))
@@ -75,7 +80,7 @@ class DocumentEncoder(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, embedding: Tensor, tokens: NDArray[np.int64], offsets: NDArray[np.int64]) -> Tensor:
-        """The vectors d (B, E) of sentences before which ``tokens[offsets[b]:offsets[b + 1]]`` stand.
+        """The vectors d (B, E) of sentences; the tokens before sentence b are ``tokens[offsets[b]:offsets[b + 1]]``.
 
         ``embedding`` (V or more, E) has the vectors of the tokens.
         """
@@ -96,7 +101,7 @@ class DocumentEncoder(nn.Module):
         return out.new_zeros(len(lengths), out.shape[1]).index_copy(0, plan.sentences, out)
 
     def of_batch(self, embedding: Tensor, batch: SentenceBatch) -> Tensor | None:
-        """The vectors d of a batch, or None if it does not say what precedes its sentences: then nothing does."""
+        """The vectors d (B, E) of a batch; None if the batch does not say what precedes its sentences."""
         if batch.preceding is None or batch.preceding_offsets is None:
             return None
         return self(embedding, batch.preceding, batch.preceding_offsets)  # type: ignore[no-any-return]
@@ -112,10 +117,10 @@ class DocumentEncoder(nn.Module):
 
 
 class DocumentReader(LanguageModel, DocumentContext):
-    """A system whose config is a ``DocumentConfig``, and whose sentences begin from vectors that may be given.
+    """A system whose config is a ``DocumentConfig``, and whose sentences may begin from given vectors.
 
     A subclass calls ``read_documents`` once in its constructor, adds ``documents.of_batch`` to the vectors that the
-    sentences of a batch begin from, and does with given vectors (n, E) what it does without them.
+    sentences of a batch begin from, and treats sentences with given vectors (n, E) as it does those without.
     """
 
     documents: DocumentEncoder | None
@@ -127,14 +132,14 @@ class DocumentReader(LanguageModel, DocumentContext):
 
     @abstractmethod
     def _score(self, sentences: Sequence[Sequence[str]], starts: Tensor | None = None) -> list[SentenceScore]:
-        """``score`` of sentences that begin from ``starts`` (n, E), if there are any, besides what all begin from."""
+        """Implement ``score``. ``starts`` (n, E), if given, are added to the vector that all sentences begin from."""
 
     @abstractmethod
     def _start(self, num_sentences: int, starts: Tensor | None = None) -> IncrementalState:
-        """``start`` of sentences that begin from ``starts`` (n, E), if there are any, besides what all begin from."""
+        """Implement ``start``. ``starts`` (n, E), if given, are added to the vector that all sentences begin from."""
 
     def read_documents(self, config: DocumentConfig, embedding_size: int, *, dropout: float) -> None:
-        """Set up what reads the tokens before a sentence, if the config wants it."""
+        """Build the encoder of the tokens before a sentence, if the config asks for documents."""
         self.documents = None
         if config.context == "document":
             self.num_preceding = config.context_tokens
@@ -144,11 +149,11 @@ class DocumentReader(LanguageModel, DocumentContext):
             self.unavailable[DocumentContext] = f'{trained} (train with model.context = "document" for more)'
 
     def starts_of(self, batch: SentenceBatch) -> Tensor | None:
-        """What the sentences of a batch begin from (B, E) besides what all begin from; None if that is nothing."""
+        """The vectors (B, E) that are added to what the sentences of a batch begin from; None if there are none."""
         return None if self.documents is None else self.documents.of_batch(self.token_vectors, batch)
 
     def _score_document(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Score sentences of one document, each given the ``context_tokens`` tokens before it."""
+        """Implement ``score_document``: each sentence is scored given the ``context_tokens`` tokens before it."""
         return self._score(sentences, self._starts_in_document(sentences)) if sentences else []
 
     def _reduce_next_log_probs(
@@ -158,27 +163,27 @@ class DocumentReader(LanguageModel, DocumentContext):
         *,
         in_document: bool,
     ) -> list[NDArray[np.float64]]:
-        """Reduce the distributions before each word, of sentences that stand by themselves or in a document."""
+        """Implement ``reduce_next_log_probs``, of sentences by themselves or in a document."""
         if not in_document:
             return super()._reduce_next_log_probs(sentences, reduce, in_document=False)
         starts = self._starts_in_document(sentences)
         return read_word_by_word(self, sentences, reduce, self._start(len(starts), starts))
 
     def _starts_in_document(self, sentences: Sequence[Sequence[str]]) -> Tensor:
-        """What each sentence (n, E) of a document begins from."""
+        """The vectors (n, E) that are added to what each sentence of a document begins from."""
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         return self._summaries(preceding(batch, len(self.vocabulary), self.num_preceding))
 
     def _start_after(self, sentences: Sequence[Sequence[str]]) -> IncrementalState:
-        """The state before the first word of a sentence that follows these, of which the last tokens count."""
+        """Implement ``start_after``: the last ``context_tokens`` tokens of these sentences count."""
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         return self._start(1, self._summaries([_in_row(batch, len(self.vocabulary))[-self.num_preceding :]]))
 
     @torch.no_grad()
     def _summaries(self, windows: Sequence[NDArray[np.int64]]) -> Tensor:
-        """The vectors (n, E) of the tokens that precede n sentences, in float64.
+        """The vectors (n, E), float64, of the tokens before n sentences.
 
-        Each is found by itself, so that no last bit depends on the others.
+        Each is computed by itself, so that none of its bits depends on the others.
         """
         assert self.documents is not None
         exact, vectors = copy.deepcopy(self.documents).double().eval(), self.token_vectors
@@ -187,11 +192,14 @@ class DocumentReader(LanguageModel, DocumentContext):
 
 
 def preceding(batch: SentenceBatch, end: int, most: int) -> list[NDArray[np.int64]]:
-    """The tokens before each sentence of a batch that is one document, at most so many, an end after each sentence."""
+    """The tokens before each sentence of a batch that is one document, with an end after each sentence.
+
+    Of each sentence there are at most ``most`` of them, the last ones.
+    """
     row, stops = _in_row(batch, end), batch.token_offsets[:-1] + np.arange(len(batch))
     return [row[max(0, stop - most) : stop] for stop in stops.tolist()]
 
 
 def _in_row(batch: SentenceBatch, end: int) -> NDArray[np.int64]:
-    """All tokens of a batch, an end after each sentence."""
+    """All tokens of a batch, with an end after each sentence."""
     return np.insert(batch.tokens, batch.token_offsets[1:], end)

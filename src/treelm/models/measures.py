@@ -1,4 +1,4 @@
-"""Measures over the next-word distribution: entropy, rank, and any that you add.
+"""Measures over the distribution of the next word: entropy, rank, and any that you add.
 
 A measure is a function of what a model expects at a place between words, and of what came there:
 
@@ -9,7 +9,7 @@ A measure is a function of what a model expects at a place between words, and of
     next_token  (n,) the token that came: the first one of the next word, or V, the end.
     values      (n,)
 
-Registered by ``measure``, it is a column of every table and of every system that predicts words.
+A measure that is registered by ``measure`` is a column of every table, for every system that predicts words.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A measure, and in which row its values stand."""
+    """A measure over the distribution of the next word, and the word that a value belongs to."""
 
     name: str
     function: Function
     at: Literal["before", "after"]
-    """The place that a word's value is from: that before the word, where ``next_token`` is its first token; or that
-    after the word, where ``next_token`` is the first token of the word after it, or the end."""
+    """The place that the value of a word is from: the one before the word, where ``next_token`` is its first token, or
+    the one after the word, where ``next_token`` is the first token of the next word, or the end."""
     is_whole: bool
-    """True if values are whole numbers."""
+    """Whether values are whole numbers."""
 
     @property
     def aggregation(self) -> SubwordAggregation:
-        """How a word of several tokens gets its value: what its first token was, or what comes after its last."""
+        """How a word of several tokens gets its value: that of its first token, or that after its last token."""
         return "first" if self.at == "before" else "last"
 
 
 MEASURES: dict[str, Measure] = {}
-"""All measures by the names of their columns."""
+"""All measures, by the names of their columns."""
 
 
 def measure(name: str, *, at: Literal["before", "after"], is_whole: bool = False) -> Callable[[Function], Function]:
-    """Register a function as the measure of this name (see ``Measure``).
+    """Register a function as the measure of this name; ``at`` and ``is_whole`` are those of ``Measure``.
 
     Give values in bits a name that ends in ``_bits``: ``--log-base`` converts these columns to nats or hartleys.
     """
@@ -76,7 +76,7 @@ def measure(name: str, *, at: Literal["before", "after"], is_whole: bool = False
 
 
 def chosen_measures(names: Sequence[str]) -> list[Measure]:
-    """The measures of these names. Raises ``InputError`` for a name that none has."""
+    """The measures of these names. Raises ``InputError`` for a name that no measure has."""
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise InputError(f"measures = {names!r}", remedy=f"give a list, such as [{ENTROPY!r}]")
     for name in names:
@@ -90,14 +90,14 @@ ENTROPY = "next_entropy_bits"
 
 @measure(ENTROPY, at="after")
 def entropy(log_probs: Tensor, next_token: Tensor) -> Tensor:
-    """Entropy in bits of what comes next."""
+    """The entropy in bits of what comes next."""
     terms: Tensor = torch.special.entr(log_probs.exp())
     return terms.sum(1) / math.log(2)
 
 
 @measure("next_rank", at="before", is_whole=True)
 def rank(log_probs: Tensor, next_token: Tensor) -> Tensor:
-    """Rank of what came among all tokens that might have come: 1 and the number of those that are more probable."""
+    """The rank of the token that came among all that might have come: 1 for the most probable one."""
     return (log_probs > log_probs.gather(1, next_token[:, None])).sum(1) + 1
 
 
@@ -108,7 +108,10 @@ def score_with_measures(
     *,
     in_document: bool = False,
 ) -> list[SentenceScore]:
-    """Scores of sentences, by themselves or as a document in a row, with a column for each measure."""
+    """Score sentences, by themselves or as a document in a row, with a column for each measure.
+
+    Raises ``InputError`` as ``score`` does, and for a model that cannot read documents if they are one.
+    """
     scores = require(lm, DocumentContext).score_document(sentences) if in_document else lm.score(sentences)
     if not measures:
         return scores
@@ -120,13 +123,16 @@ def score_with_measures(
 
 
 def value_at_start(lm: LanguageModel, name: str) -> float:
-    """The value of a measure before the first word, if the sentence ended there."""
+    """The value of a measure before the first word of a sentence, as if the sentence ended there."""
     (values,) = lm.reduce_next_log_probs([()], partial(apply_measures, [MEASURES[name]]))
     return float(values[0, 0])
 
 
 def apply_measures(measures: Sequence[Measure], log_probs: Tensor, next_token: Tensor) -> Tensor:
-    """The values (n, num_measures), float64, of log p (n, V + 1); not a number where nothing may come."""
+    """The values of measures, float64 (n, num_measures), at n places with log p (n, V + 1).
+
+    They are NaN at a place where nothing may come.
+    """
     total = log_probs.logsumexp(1)
     log_probs = log_probs - total[:, None]
     found = torch.stack([one.function(log_probs, next_token).double() for one in measures], 1)
@@ -134,7 +140,7 @@ def apply_measures(measures: Sequence[Measure], log_probs: Tensor, next_token: T
 
 
 def word_boundaries(tokens: NDArray[np.int64], vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """(num_words + 1,) the numbers of tokens before each word of a sentence and before its end."""
+    """The number of tokens before each word of a sentence and before its end: (num_words + 1,)."""
     return np.append(0, 1 + np.flatnonzero(vocabulary.ends_word[tokens]))
 
 
@@ -142,7 +148,7 @@ def word_boundaries(tokens: NDArray[np.int64], vocabulary: Vocabulary) -> NDArra
 def read_word_by_word(
     lm: LanguageModel, sentences: Sequence[Sequence[str]], reduce: Function, state: IncrementalState
 ) -> list[Values]:
-    """``LanguageModel.reduce_next_log_probs`` from the state before the sentences, token by token."""
+    """Implement ``LanguageModel.reduce_next_log_probs`` token by token, from the state before the sentences."""
     batch = encode_words(sentences, lm.vocabulary)
     tokens = [batch.tokens_of(number) for number in range(len(batch))]
     boundaries = [set(word_boundaries(own, lm.vocabulary).tolist()) for own in tokens]

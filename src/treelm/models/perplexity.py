@@ -1,4 +1,4 @@
-"""Perplexity per word, per token and per character, always with its unit; ends of sentences are predicted too."""
+"""Perplexity per word, per token and per character, always with its unit. The ends of sentences are predicted, too."""
 
 from __future__ import annotations
 
@@ -20,40 +20,46 @@ UNCONVERGED = "words whose search has not converged"
 
 
 def unconverged_note(flags: Sequence[bool]) -> tuple[str, ...]:
-    """What a table says of words by whether their search has converged, if any search tells (``SentenceScore``)."""
+    """A note for tables: the share of words whose search has not converged (``SentenceScore.converged``).
+
+    There is none if no search says anything about it.
+    """
     return (f"{1 - sum(flags) / len(flags):.1%} of the words have not converged",) if flags else ()
 
 
 Unit = Literal["word", "symbol", "character"]
-"""A unit ``symbol`` is a token of the vocabulary: stored results and their keys call it by its older name."""
+"""The unit ``symbol`` is a token of the vocabulary: stored results and their keys have this older name."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Perplexity:
-    """A perplexity and all that is needed to read it."""
+    """A perplexity, and all that is needed to interpret it."""
 
     unit: Unit = "word"
     policy: Literal["with_end"] = "with_end"
-    """The end of each sentence counts: its bits, and one unit for it."""
+    """The end of each sentence counts: its bits, and one more unit."""
     total_bits: InfFloat  # where a probability is 0
     num_units: int
     is_upper_bound: bool = False
-    """Whether the probabilities are lower bounds, by a search that prunes."""
+    """Whether the probabilities are lower bounds, found by a search that prunes."""
     context: str = ""  # how it was read, if not each sentence by itself
 
     @property
     def bits_per_unit(self) -> float:
-        """Cross entropy in bits a unit; for characters this is BPC."""
+        """The cross entropy in bits per unit; per character it is BPC."""
         return self.total_bits / self.num_units
 
     @property
     def value(self) -> float:
-        """Perplexity, 2 to the bits a unit; infinite where a probability is 0 or the power overflows."""
+        """The perplexity: 2 to the power of the bits per unit.
+
+        It is infinite where a probability is 0, and where the power is too large for a number.
+        """
         return math.inf if self.bits_per_unit >= 1024 else 2.0**self.bits_per_unit
 
     @property
     def name(self) -> str:
-        """Name that tells unit and context, such as ``perplexity per word, with end of sentence``."""
+        """A name with unit and context, such as ``perplexity per word, with end of sentence``."""
         return f"perplexity per {self.unit}, with end of sentence{f', {self.context}' if self.context else ''}"
 
     @property
@@ -62,11 +68,11 @@ class Perplexity:
         return f"{'≤ ' if self.is_upper_bound else ''}{self.value:.2f}"
 
     def __repr__(self) -> str:
-        """Name and value."""
+        """The name and the value."""
         return f"{self.name}: {self.text}"
 
     def to_json(self) -> dict[str, Any]:
-        """Metrics and names as JSON values; null where a metric is infinite."""
+        """The metrics with their names, as JSON values; null stands for infinity."""
         values = {
             "unit": self.unit,
             "policy": self.policy,
@@ -82,19 +88,20 @@ class Perplexity:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """Words that a perplexity does not show by itself: without them it may pass for one of a good model."""
+    """The words of a text that a perplexity alone does not show: with many of them, a poor model may seem good."""
 
     num_words: int
     num_unknown: int
-    """Words that the vocabulary does not hold: what was predicted is that some unknown word stands there."""
+    """Words that are not in the vocabulary: for them the model predicts that some unknown word comes."""
     num_spelled: int = 0
-    """Words with characters of which a subword vocabulary has no piece, so that bytes write them."""
+    """Words with characters for which a subword vocabulary has no piece, so that they are spelled by bytes."""
     num_unconverged: int | None = None
-    """Words whose search has not converged, as its column ``beam_converged`` says; None where no search says so."""
+    """Words whose search has not converged, by the column ``beam_converged``; None where no search says anything about
+    it."""
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, counts: Mapping[str, int], scores: Iterable[SentenceScore] = ()) -> Coverage:
-        """Count words of a text, given how often each form stands there, and what scores of it say of their search."""
+        """Count the words of a text, from the number of times that each form occurs in it and from its scores."""
         unknown = sum(number for form, number in counts.items() if vocabulary.unknown_class(form) is not None)
         spelled = sum(number for form, number in counts.items() if vocabulary.spelled(form))
         flags = Counter(flag for score in scores for flag in score.converged.tolist())
@@ -107,7 +114,7 @@ class Coverage:
 
     @property
     def shares(self) -> dict[str, float]:
-        """What there is to say, in words, as shares of the words: 0..1."""
+        """The shares of these words among all words, from 0 to 1, by what is wrong with them."""
         counts = {
             "unknown words": self.num_unknown,
             "words spelled by bytes": self.num_spelled or None,
@@ -119,8 +126,8 @@ class Coverage:
 def perplexity(scores: Iterable[SentenceScore], *, context: str = "") -> Perplexity:
     """Compute the perplexity per word of sentences, each of whose ends is one more unit.
 
-    The bits of a word's tokens add up, so perplexities of models with different subword vocabularies compare. Raises
-    ``InputError`` without sentences.
+    The bits of the tokens of a word are added up, so that perplexities of models with different subword vocabularies
+    can be compared. Raises ``InputError`` without sentences.
 
     >>> import numpy as np
     >>> from treelm.models.base import SentenceScore

@@ -172,7 +172,7 @@ class ProbabilityMass:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WordSurprisal:
-    """The surprisal of a word of a sentence. ``columns`` holds what the system adds, such as entropies or open nodes."""
+    """The surprisal of a word of a sentence. ``columns`` holds what the system adds, such as entropies."""
 
     word: str
     surprisal_bits: float

@@ -15,7 +15,10 @@ from treelm.errors import InputError
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IncrementalState:
-    """What a model knows of n sentences after some of their words: the words, and what systems add. It never changes."""
+    """What a model knows of n sentences after some of their words: the words, and what systems add.
+
+    A state never changes: reading on gives a new one.
+    """
 
     words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their tokens
     tokens: tuple[tuple[int, ...], ...]

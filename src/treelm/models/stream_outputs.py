@@ -16,16 +16,17 @@ from treelm.models.layers.precision import DECIMALS
 from treelm.models.states import IncrementalState
 
 RecurrentState = dict[str, Tensor]
-"""Hidden states that go from one segment of a stream to the next, without gradient: (B, ...) each, flat names."""
+"""Hidden states that go from one segment of a stream to the next, without gradient: tensors (B, ...) by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOutput:
-    """Results of a network for T steps of B rows.
+    """What a network finds in T steps of B rows.
 
-    ``regularisers`` are terms of the training loss, weights included, each a mean over what was read, in nats a target;
-    none in evaluation. ``structure`` holds what the network found, (T, B, ...) each. ``distances`` (T, B) is the name
-    of the syntactic distance between the input of each step and the one before.
+    ``regularisers`` are terms of the training loss, with their weights: each is a mean over what was read, in nats per
+    target; in evaluation there are none. ``structure`` holds what the network found of the structure of sentences, as
+    tensors (T, B, ...). ``distances`` (T, B) is the name of the syntactic distance between the input of each step and
+    the input before it.
     """
 
     outputs: Tensor  # (T, B, E) after output dropout
@@ -37,13 +38,13 @@ class StreamOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamState(IncrementalState):
-    """The hidden states of n sentences after some tokens, by the float64 copy in evaluation mode."""
+    """The hidden states of n sentences after some tokens, found by the exact copy of the network in evaluation mode."""
 
     carried: RecurrentState  # (n, ...)
     hidden: Tensor  # (n, E) predicts the next token
 
 
 def to_host(values: Tensor) -> NDArray[np.float64]:
-    """Values in float64, rounded to ``DECIMALS``: the last bits depend on batch-mates."""
+    """Values as a float64 array, rounded to ``DECIMALS``: their last bits depend on the other sentences of a batch."""
     found: NDArray[np.float64] = values.double().cpu().numpy().round(DECIMALS)
     return found

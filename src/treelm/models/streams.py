@@ -1,4 +1,4 @@
-"""Language models that read a stream step by step: everything on top of ``init_state`` and ``forward``.
+"""Language models that read a stream step by step: everything that follows from ``init_state`` and ``forward``.
 
 Shapes: T steps, B rows, E size of what the decoder reads, V tokens of the vocabulary (the end token is V).
 """
@@ -42,21 +42,22 @@ _STEPS = 256  # of a text, read at a time; changes no value
 class StreamLM(LanguageModel, DocumentContext):
     """A language model that carries a hidden state from token to token.
 
-    Its constructor is ``(config, *, vocabulary, labels)``. The end token V stands before each sentence and after it;
-    ``losses`` and ``score`` read whole sentences from the zero state, ``stream_losses`` a segment that goes on where
-    the one before stopped.
+    Its constructor is ``(config, *, vocabulary, labels)``. The end token V stands before each sentence and after it.
+    ``losses`` and ``score`` read whole sentences, each from the zero state; ``stream_losses`` reads a segment of a
+    stream, which continues where the segment before stopped.
     """
 
     embedding: Tensor
-    """(V + 1, E) of tokens and, last, the end; the constructor sets it and the bias of the softmax."""
+    """(V + 1, E) the embeddings of the tokens and, last, of the end. The constructor of a system sets them, and the
+    bias of the softmax."""
     output_bias: Tensor
     reads_constituents: bool = False
-    """True if stream batches should name the constituents of gold trees, where there are trees."""
+    """Whether stream batches should name the constituents of gold trees, where there are trees."""
     step_metrics: ClassVar[tuple[str, ...]] = ("distances",)
     """Names in ``StreamOutput.structure`` of the values from which ``columns_of`` makes columns of scores."""
     scoring_dtype: ClassVar[torch.dtype] = torch.float64
-    """Type that scores are computed in. A large network may choose float32: the last bits of its scores then depend on
-    the batch, and the audit allows for it."""
+    """The type that scores are computed in. A large network may choose float32: the last bits of its scores then depend
+    on the batch, for which the audit makes an allowance."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Keep what maps text to numbers."""
@@ -69,31 +70,32 @@ class StreamLM(LanguageModel, DocumentContext):
     def init_state(self, num_rows: int) -> RecurrentState:
         """The zero state of B rows, on the network's device and in its precision.
 
-        Tensors (B, ...) whose names and shapes ``forward`` keeps: a state does not grow from step to step.
+        It consists of tensors (B, ...), whose names and shapes ``forward`` keeps: a state does not grow from step to
+        step.
         """
 
     @abstractmethod
     def forward(self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None) -> StreamOutput:
-        """Read tokens (T, B), going on from ``carried``.
+        """Read tokens (T, B), continuing from the state ``carried``.
 
-        ``mask`` (T, B) is False at steps that belong to nobody, all at the ends of rows: nothing may depend on them but
-        the outputs and states of their own rows, and regularisers leave them out.
+        ``mask`` (T, B) is False at steps of padding, which are all at the ends of rows. Nothing may depend on these
+        steps but the outputs and states of their own rows, and regularisers leave them out.
         """
 
     @property
     def decoder_weight(self) -> Tensor:
-        """(V + 1, E) of the softmax over tokens and, last, the end. Here: the embedding, to which it is tied."""
+        """(V + 1, E) the weights of the softmax over tokens and, last, the end. Here they are the embeddings."""
         return self.embedding
 
     @property
     def decoder_bias(self) -> Tensor:
-        """(V + 1,)."""
+        """(V + 1,) the biases of the softmax."""
         return self.output_bias
 
     def check_stream(self, num_steps: int, num_rows: int) -> None:
-        """Raise ``InputError`` if it cannot be trained on a stream in segments of so many steps and rows. Here: it can.
+        """Raise ``InputError`` if the model cannot be trained on a stream in segments of so many steps and rows.
 
-        Asked before training.
+        It is asked before training. Here every size will do.
         """
 
     # Losses.
@@ -104,19 +106,21 @@ class StreamLM(LanguageModel, DocumentContext):
         return len(self.vocabulary)
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Losses of every token and end, sums of -log p in nats; every sentence by itself, from the zero state."""
+        """Losses of all tokens and ends of sentences: sums of -log p in nats.
+
+        Every sentence is read by itself, from the zero state.
+        """
         inside = inside_of(batch)
         inputs, targets, mask = self.pad(batch)
         output = self.forward(inputs, self.init_state(len(batch)), mask=None if inside.all() else mask)
         return self._losses(output, targets, inside, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
 
     def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:
-        """Losses of a segment and what the next one begins with, detached.
+        """Losses of a segment, and the state that the next segment continues from, detached.
 
-        As the field counts words of streams, an end is one more word: ``num_words`` counts both.
-
-        ``carried`` is what the segment before gave; it is not looked at when the batch does not continue. Raises
-        ``InputError`` when the batch continues and nothing is carried.
+        As is usual for streams, the end of a sentence counts as one more word: ``num_words`` counts both. ``carried``
+        is the state that the segment before gave; it is ignored if the batch does not continue. Raises ``InputError``
+        if the batch continues and there is no such state.
         """
         output, targets = self.read_segment(batch, carried), self._tensor(batch.targets)
         num_words = batch.num_words + batch.num_sentences
@@ -125,13 +129,16 @@ class StreamLM(LanguageModel, DocumentContext):
         return losses, {name: tensor.detach() for name, tensor in output.carried.items()}
 
     def read_segment(self, batch: StreamBatch, carried: RecurrentState | None) -> StreamOutput:
-        """Read a segment of a stream, with all that its batch says of it; ``carried`` as in ``stream_losses``."""
+        """Read a segment of a stream, with all that its batch says about it; ``carried`` is as in ``stream_losses``."""
         inputs = self._tensor(batch.inputs)
         mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
         return self.forward(inputs, self._continued(batch, carried), mask=mask)
 
     def _continued(self, batch: StreamBatch, carried: RecurrentState | None) -> RecurrentState:
-        """The state that a segment begins with. Raises ``InputError`` if it continues and nothing is carried."""
+        """The state that a segment begins with.
+
+        Raises ``InputError`` if the segment continues and there is no state to continue from.
+        """
         if not batch.continues:
             return self.init_state(len(batch))
         if carried is None:
@@ -160,7 +167,7 @@ class StreamLM(LanguageModel, DocumentContext):
         return Losses(terms=terms, total=total, num_words=num_words, num_sentences=num_sentences)
 
     def pad(self, batch: SentenceBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs, targets and mask of whole sentences, (T, B) each; what is masked is the end token."""
+        """Inputs, targets and mask of whole sentences, (T, B) each; padding has the end token."""
         lengths = np.diff(batch.token_offsets)
         padded = np.full((int(lengths.max(initial=0)) + 2, len(batch)), self.end, dtype=np.int64)
         rows = np.repeat(np.arange(len(batch)), lengths)
@@ -171,10 +178,10 @@ class StreamLM(LanguageModel, DocumentContext):
     # Scores.
 
     def exact(self) -> Self:
-        """This network with weights of ``scoring_dtype``, in evaluation mode, kept until the weights change.
+        """This network in evaluation mode with weights of ``scoring_dtype``; it is kept until the weights change.
 
-        Scores are computed with it and rounded to ``DECIMALS``, so that they do not depend on batch-mates or on what
-        follows: the last bits of float32 would.
+        Scores are computed with it and rounded to ``DECIMALS``. So they do not depend on the other sentences of a batch
+        or on later words, as the last bits of float32 would.
         """
         return self._exact.of(self)
 
@@ -220,7 +227,10 @@ class StreamLM(LanguageModel, DocumentContext):
     def _hidden_states(
         self, sentences: Sequence[Sequence[str]], choose: Callable[[Sequence[Tensor]], Tensor]
     ) -> list[NDArray[np.float64]]:
-        """The outputs of a layer after each word, all places of a sentence together; the last is what predicts."""
+        """Implement ``hidden_states``, all places of a sentence at once.
+
+        The last layer gives the outputs that predict the next token.
+        """
         found: dict[int, NDArray[np.float64]] = {}
         for numbers, batch, output, _ in self._read_sentences(sentences):
             states = choose((*output.below, output.outputs))
@@ -236,7 +246,7 @@ class StreamLM(LanguageModel, DocumentContext):
         return torch.cat([reduce(self._log_probs(hidden[part]), targets[part]) for part in parts]).cpu().numpy()
 
     def _log_probs(self, hidden: Tensor) -> Tensor:
-        """log p(next token) (n, V + 1), float64, from what the decoder reads (n, E)."""
+        """Log p of the next token, float64 (n, V + 1), from what the decoder reads (n, E)."""
         exact = self.exact()
         weight = exact.decoder_weight
         return functional.linear(hidden.to(weight.dtype), weight, exact.decoder_bias).double().log_softmax(1)
@@ -250,7 +260,7 @@ class StreamLM(LanguageModel, DocumentContext):
         ]
 
     def _step_values(self, output: StreamOutput, targets: Tensor) -> dict[str, NDArray[Any]]:
-        """Log p of the targets (T, B) and ``step_metrics``, by their names."""
+        """Log p of the targets (T, B) and the values of ``step_metrics`` (T, B, ...), by their names."""
         metrics = {n: output.structure[n].cpu().numpy() for n in self.step_metrics if n in output.structure}
         return {**metrics, _LOG_PROBS: to_host(self.target_log_probs(output.outputs, targets))}
 
@@ -263,10 +273,11 @@ class StreamLM(LanguageModel, DocumentContext):
         return SentenceScore(log_probs=log_probs, word_of_token=words, is_lower_bound=False, columns=columns)
 
     def columns_of(self, metrics: Mapping[str, NDArray[Any]], words: NDArray[np.int64]) -> dict[str, Floats]:
-        """The columns of a sentence's score, one value a word, under the names of ``word_columns``.
+        """The columns of the score of a sentence, with one value for each word, under the names of ``word_columns``.
 
-        ``metrics`` are ``step_metrics`` of its num_tokens + 1 steps: step i predicts token i, of word ``words[i]``, and
-        step i + 1 reads it. Here: the distance before each word, if the system finds distances.
+        ``metrics`` are the values of ``step_metrics`` at the num_tokens + 1 steps of the sentence: step i predicts
+        token i, which belongs to word ``words[i]``, and step i + 1 reads it. Here the column is the distance before
+        each word, if the system finds distances.
         """
         found = metrics.get("distances")
         first = first_tokens(words)
@@ -274,7 +285,7 @@ class StreamLM(LanguageModel, DocumentContext):
 
     @torch.no_grad()
     def target_log_probs(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """log p of targets (T, B) from ``StreamOutput.outputs``: (T, B) float64, in nats."""
+        """Log p of the targets (T, B), in nats, from ``StreamOutput.outputs``: float64 (T, B)."""
         flat = target_log_probs(outputs.flatten(0, 1), self.decoder_weight, self.decoder_bias, targets.flatten())
         return flat.view(targets.shape)
 
@@ -282,7 +293,10 @@ class StreamLM(LanguageModel, DocumentContext):
     def _read_sentences(
         self, sentences: Sequence[Sequence[str]]
     ) -> Iterator[tuple[list[int], SentenceBatch, StreamOutput, Tensor]]:
-        """Groups of sentences of similar length: their numbers, tokens, ``exact``'s output, and targets (T, B)."""
+        """Read sentences in groups of similar length, with the exact network.
+
+        Yields the numbers of the sentences of a group, their tokens, the output, and the targets (T, B).
+        """
         exact = self.exact()
         for numbers, batch, inputs, targets, mask in self._padded(sentences):
             yield numbers, batch, exact.forward(inputs, exact.init_state(len(batch)), mask=mask), targets
@@ -290,7 +304,10 @@ class StreamLM(LanguageModel, DocumentContext):
     def _padded(
         self, sentences: Sequence[Sequence[str]]
     ) -> Iterator[tuple[list[int], SentenceBatch, Tensor, Tensor, Tensor]]:
-        """Groups of sentences of similar length: their numbers, tokens, and inputs, targets and mask (T, B)."""
+        """Put sentences into groups of similar length.
+
+        Yields the numbers of the sentences of a group, their tokens, and inputs, targets and mask (T, B).
+        """
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
         for start in range(0, len(order), _ROWS):
             numbers = order[start : start + _ROWS]
@@ -299,7 +316,10 @@ class StreamLM(LanguageModel, DocumentContext):
 
     @torch.no_grad()
     def _read_in_a_row(self, batch: SentenceBatch) -> Iterator[tuple[StreamOutput, Tensor]]:
-        """Read sentences as one stream, with an end before, between and after them: readings, and targets (T, 1)."""
+        """Read sentences as one stream, with an end before the first, between them, and after the last.
+
+        Yields the outputs of parts of the stream, with their targets (T, 1).
+        """
         exact, stream = self.exact(), self.in_a_row(batch)
         tokens = torch.from_numpy(stream).to(exact.decoder_weight.device)[:, None]
         carried = exact.init_state(1)
@@ -311,7 +331,7 @@ class StreamLM(LanguageModel, DocumentContext):
             yield output, targets
 
     def in_a_row(self, batch: SentenceBatch) -> NDArray[np.int64]:
-        """The tokens of sentences in a row, with an end before, between and after them."""
+        """The tokens of sentences in one stream, with an end before the first, between them, and after the last."""
         return np.append(self.end, np.insert(batch.tokens, batch.token_offsets[1:], self.end))
 
     # Word by word.
@@ -356,7 +376,10 @@ class StreamLM(LanguageModel, DocumentContext):
 
 
 class DistanceParser(StreamLM, Parser):
-    """A stream model that finds syntactic distances, from which trees are built; constituents have the label X."""
+    """A stream model that finds syntactic distances, from which binary trees are built.
+
+    All constituents have the label X.
+    """
 
     predicts_labels: ClassVar[bool] = False
     runtime_settings: ClassVar[tuple[str, ...]] = ("tree_builder",)
@@ -364,19 +387,22 @@ class DistanceParser(StreamLM, Parser):
         name: f"trees are built from distances by the {name} builder" for name in ("unbiased", "biased")
     }
     tree_builder: Literal["unbiased", "biased"] = "unbiased"
-    """Builder of trees from distances, see ``tree_from_distances``."""
+    """How trees are built from distances; see ``tree_from_distances``."""
 
     def read_structure(
         self, inputs: Tensor, carried: RecurrentState, *, mask: Tensor | None = None
     ) -> Mapping[str, Tensor]:
-        """``StreamOutput.structure`` alone; a system whose structure does not need all of its network computes less."""
+        """``StreamOutput.structure`` alone.
+
+        A system whose structure does not need all of its network overrides this, to compute less.
+        """
         return self.forward(inputs, carried, mask=mask).structure
 
     @torch.no_grad()
     def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """The syntactic distance before every token of every sentence, from ``StreamOutput.structure["distances"]``.
+        """The syntactic distance before every token of every sentence, as the network's structure has it.
 
-        Raises ``InputError`` for a system without structure.
+        Raises ``InputError`` for a model without structure.
         """
         require(self, Parser)
         found: list[NDArray[np.float64]] = [np.zeros(0)] * len(sentences)
@@ -396,16 +422,16 @@ class DistanceParser(StreamLM, Parser):
         ]
 
     def word_distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """The syntactic distance before every word of every sentence: that before its first token.
+        """The syntactic distance before every word of every sentence: the one before its first token.
 
-        Raises ``InputError`` for a sentence without words and for a system without structure.
+        Raises ``InputError`` for a sentence without words, and for a model without structure.
         """
         sentences = words_of_each(sentences)
         begins_word = [tokens_of_words(words, self.vocabulary)[1] for words in sentences]
         return [values[begins] for values, begins in zip(self.distances(sentences), begins_word, strict=True)]
 
     def structure(self, words: Sequence[str]) -> Structure | None:
-        """The distances before a sentence's tokens; None if it finds none."""
+        """The distances before the tokens of a sentence; None for a model without structure."""
         if not has(self, Parser):
             return None
         tokens, begins_word = tokens_of_words(words, self.vocabulary)
@@ -419,14 +445,14 @@ def first_tokens(words: NDArray[np.int64]) -> NDArray[np.intp]:
 
 
 def inside_of(batch: SentenceBatch) -> NDArray[np.bool_]:
-    """What is no padding of sentences and their ends: (T, B), as ``pad`` has them."""
+    """Mask (T, B) of the steps of sentences and their ends, in the layout of ``pad``: False at padding."""
     lengths = np.diff(batch.token_offsets)
     inside: NDArray[np.bool_] = np.arange(int(lengths.max(initial=0)) + 1)[:, None] <= lengths
     return inside
 
 
 def _chosen(values: Tensor, kept: Tensor | None) -> Tensor:
-    """(T, B, ...) -> (n, ...): the places that are kept; all without them."""
+    """The values (n, ...) at the places that are kept, of those of all steps (T, B, ...); all values without places."""
     return values.flatten(0, 1) if kept is None else values.flatten(0, 1).index_select(0, kept)
 
 

@@ -134,7 +134,7 @@ class Usage:
         return [np.stack(own) for own in found]
 
     def _layer_states(self, state: IncrementalState) -> Sequence[Tensor]:
-        """The hidden state (num_sentences, size) of each layer, the lowest first; the last one predicts the next word."""
+        """The hidden state (num_sentences, size) of each layer, the lowest first; the last predicts the next word."""
         raise InputError(f"{self._lm.system} has no hidden states", remedy="take a neural language model")
 
     @property
