@@ -24,7 +24,7 @@ from treelm.errors import InputError
 from treelm.evaluation.minimal_pairs import read_pairs, score_pairs
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.inference.annotation import Progress, read_blocks
+from treelm.inference.annotation import Progress, read_input
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.settings import AnnotationSettings
 from treelm.inference.stimuli import Stimulus, from_sentences, read_table, read_words
@@ -78,8 +78,7 @@ def suite_file(text: str, folder: Path) -> Path:
 
 def annotated(text: str, *, tokenise: bool) -> Words:
     how = AnnotationSettings(format="text", tokenise=tokenise)
-    (block,) = read_blocks(io.BytesIO(f"{text}\n".encode()), "in.txt", how, Progress())
-    (item,) = block.items
+    (item,) = read_input(io.BytesIO(f"{text}\n".encode()), "in.txt", how, Progress())
     if item.error:
         raise item.error
     return item.words
