@@ -29,7 +29,10 @@ AutoTokenizer.register(TreelmConfig, slow_tokenizer_class=TreelmTokenizer, exist
 
 
 def export_model(lm: LanguageModel, folder: Path) -> None:
-    """Write a model as a folder of transformers. Raises ``InputError`` for one that does not read step by step."""
+    """Write a model as a folder that transformers reads, with its tokenizer; a new folder appears when it is complete.
+
+    Raises ``InputError`` for a model that does not read step by step.
+    """
     network, tokenizer = TreelmForCausalLM.of(lm), TreelmTokenizer.of(lm.vocabulary)
     path = Path(folder)
     with nullcontext(path) if path.is_dir() else atomic_directory(path) as new:

@@ -1,7 +1,7 @@
-"""Config, network and tokenizer that transformers knows a model of treelm by.
+"""The config, the network and the tokenizer by which transformers knows a model of treelm.
 
-Its tokens are those of the model's vocabulary, 0 to V - 1; the end of a sentence, V, stands before each sentence too:
-it is the beginning of sequence and the end of sequence.
+Tokens are those of the model's vocabulary, 0 to V - 1. The end of a sentence, V, also stands before each sentence: it
+is the beginning of sequence and the end of sequence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IGNORED = -100  # the label of what has no loss, in transformers
 
 
 class TreelmConfig(PretrainedConfig):  # type: ignore[misc]
-    """What ``config.json`` of a run says, and the vocabulary."""
+    """The content of the ``config.json`` of a run, and the vocabulary."""
 
     model_type = EXPORTED
 
@@ -45,13 +45,13 @@ class TreelmConfig(PretrainedConfig):  # type: ignore[misc]
 
 
 class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
-    """A system that reads step by step: logits of the token, or end, that follows each token."""
+    """A model that reads step by step. It gives logits of the token, or the end, that follows each token."""
 
     config_class = TreelmConfig
     base_model_prefix = "lm"
 
     def __init__(self, config: TreelmConfig) -> None:
-        """Build the network that the config describes."""
+        """Build the network that the config describes. Raises ``InputError`` for a config that describes none."""
         super().__init__(config)
         if config.treelm is None or config.vocabulary is None:
             raise InputError("a config that describes no model", remedy="export one with `treelm export`")
@@ -67,7 +67,10 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
 
     @classmethod
     def of(cls, lm: LanguageModel) -> Self:
-        """The same model. Raises ``InputError`` for a system that has no logits of the next token."""
+        """Wrap a model of treelm, with copies of its weights.
+
+        Raises ``InputError`` for a system that has no logits of the next token.
+        """
         if not isinstance(lm, StreamLM):
             found = f"{lm.system} does not read step by step"
             raise InputError(found, remedy="export a run of lstm, on-lstm, palm, prpn or transformer")
@@ -87,24 +90,27 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         return model
 
     def get_submodule(self, target: str) -> nn.Module:
-        """A part by the name of its weights: where a method has the same name, the network knows which is meant."""
+        """A part of the network, by the name that its weights have.
+
+        Where a method has the same name, the network knows which of them is meant.
+        """
         first, _, rest = target.partition(".")
         return self.lm.get_submodule(rest) if first == "lm" else super().get_submodule(target)
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
-        """Nothing is kept between steps, so that programs may ask for a cache and get none."""
+        """Return False: nothing is kept between steps, and programs that ask for a cache get none."""
         return False
 
     def _init_weights(self, module: Any) -> None:
-        """Leave weights as the system has drawn them."""
+        """Leave the weights as the system has drawn them."""
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
     ) -> CausalLMOutput:
-        """Logits (B, T, V + 1) of what follows each token (B, T), after the end of sentence; padding on either side.
+        """Logits (B, T, V + 1) of what follows each token (B, T), read from the end of a sentence on.
 
-        With ``labels`` the loss is the mean over those that are not -100, in nats.
+        Padding may stand on either side. With ``labels``, the loss is the mean over those that are not -100, in nats.
         """
         shift = None
         if attention_mask is not None and not bool(attention_mask[:, 0].all()):
@@ -126,18 +132,21 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any
     ) -> dict[str, Any]:
-        """The whole text, at every step: nothing is kept from one to the next."""
+        """Give the whole text at every step: nothing is kept from one step to the next."""
         return {"input_ids": input_ids, "attention_mask": attention_mask}
 
 
 class TreelmTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
-    """Words separated by spaces, each in the tokens of a vocabulary; the end of sentence stands before them."""
+    """Words separated by spaces, each in the tokens of a vocabulary, with the end of sentence before them."""
 
     vocab_files_names = {"vocabulary_file": "treelm-vocabulary.json"}  # noqa: RUF012
     model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012
 
     def __init__(self, vocabulary_file: str, **options: Any) -> None:
-        """Read the vocabulary of a file."""
+        """Read the vocabulary from a file.
+
+        Raises ``InputError`` if two of its tokens are written alike.
+        """
         self.vocabulary = load_vocabulary(Path(vocabulary_file))
         self._names = [self.vocabulary.token(index) for index in range(len(self.vocabulary))]
         self._ids = {name: index for index, name in enumerate(self._names)}
@@ -158,11 +167,11 @@ class TreelmTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens V, without the end of sentence."""
+        """The number of tokens V, without the end of sentence."""
         return len(self._names)
 
     def get_vocab(self) -> dict[str, int]:
-        """Token -> id, the end of sentence among them."""
+        """The ids of tokens, that of the end of sentence among them."""
         return {**self._ids, **self.added_tokens_encoder}
 
     def _tokenize(self, text: str, **_: Any) -> list[str]:
@@ -179,11 +188,11 @@ class TreelmTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
     def build_inputs_with_special_tokens(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
-        """The end of sentence, then the tokens of a text (and of a second one)."""
+        """The end of sentence, then the tokens of a text, and of a second one."""
         return [self.bos_token_id, *token_ids_0, *(token_ids_1 or [])]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """The words that tokens write, with spaces between them; an end of sentence that is not left out is a word."""
+        """The words that tokens spell, with spaces between them; an end of sentence counts as a word."""
         words, word = list[str](), list[int]()
         for token in tokens:
             if token not in self._ids:
@@ -196,7 +205,7 @@ class TreelmTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return " ".join([*words, *([self.vocabulary.spell(word)] if word else [])])
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str]:
-        """Write the vocabulary, and name its file."""
+        """Write the vocabulary, and return the name of its file."""
         prefix = f"{filename_prefix}-" if filename_prefix else ""
         path = Path(save_directory) / f"{prefix}{self.vocab_files_names['vocabulary_file']}"
         save_vocabulary(self.vocabulary, path)

@@ -1,8 +1,8 @@
 """Silver trees for raw text: streamed, in parallel, and continued after any interruption.
 
-Work in progress is a folder beside the output with a file of JSON lines, one for each block of sentences: its trees and
-errors, and how much of the input is done. Each has a checksum; a last line that is not whole is cut off. When all is
-done, the output is written from the lines.
+Work in progress is a folder beside the output with a file of JSON lines. Each line has the trees and the errors of a
+block of sentences, and how much of the input is done with them; each has a checksum, and an incomplete last line is cut
+off. When all is done, the output is written from these lines.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DEFAULT = AnnotationSettings()
 
 @dataclass(kw_only=True)
 class Progress:
-    """The part of input and output that is done."""
+    """How much of the input is done, and what is in the output."""
 
     num_read: int = 0  # pieces of the input (lines of text)
     digest: str = ""  # hash of these pieces, so that another input is not taken for this one
@@ -65,10 +65,13 @@ class Progress:
 
 
 class Journal:
-    """The lines of work in progress, for one process at a time."""
+    """The file of work in progress, which one process writes at a time."""
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        """Read how far it is: ``progress``. Raises ``InputError`` when the work was begun with other settings."""
+        """Read the file, if it exists, up to its last complete line: ``progress`` tells how far the work is.
+
+        Raises ``InputError`` if the work was begun with other settings.
+        """
         self._path, self._settings, self.progress, size = path, dict(settings), Progress(), 0
         path.touch()
         before = self._settings
@@ -84,7 +87,7 @@ class Journal:
                 raise InputError(found, where=str(path.parent), remedy=remedy)
 
     def _entries(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """Every whole line, and how long it is, up to the first that is not as it was written."""
+        """Yield every line with its length in bytes, up to the first that is not as it was written."""
         with self._path.open("rb") as stream:
             for line in stream:
                 if (entry := line_without_checksum(line)) is None:
@@ -92,7 +95,7 @@ class Journal:
                 yield entry, len(line)
 
     def append(self, progress: Progress, **written: list[str]) -> None:
-        """Add a block, and wait until the disk has it."""
+        """Add a line, and wait until it is on the disk."""
         entry = {"settings": self._settings, "progress": asdict(progress), **written}
         with path_in_errors(self._path), self._path.open("ab") as stream:
             stream.write(line_with_checksum(entry))
@@ -101,12 +104,15 @@ class Journal:
         self.progress = progress
 
     def lines(self, name: str) -> Iterator[list[str]]:
-        """What was written of a kind (trees, rows, errors), block by block."""
+        """Yield the lines of the output of one kind (trees, rows, errors), block by block."""
         return (entry.get(name, []) for entry, _ in self._entries())
 
 
 def _write_lines(path: Path, blocks: Iterable[list[str]]) -> None:
-    """Write blocks of lines into a file, each packed by itself for ``.gz``: members in a row are one gzip file."""
+    """Write blocks of lines into a file.
+
+    For a name in ``.gz`` each block is compressed by itself: several members in a row are one gzip file.
+    """
     with open_atomic(path) as out:
         for lines in blocks:
             content = "".join(f"{line}\n" for line in lines).encode()
@@ -187,9 +193,9 @@ def annotate(
 
 
 def _begun_with(source: str, parser: Model, run: str, settings: AnnotationSettings) -> dict[str, Any]:
-    """The settings that trees are made with, as work in progress keeps them.
+    """The settings that the trees depend on, as work in progress keeps them.
 
-    Raises ``InputError`` for tokenising sentences that have words already.
+    Raises ``InputError`` if sentences shall be tokenised that consist of words already.
     """
     format = ReadOptions(format=settings.format).format_for(name_of(source))
     if settings.tokenise and format != "text":
@@ -206,17 +212,17 @@ def _begun_with(source: str, parser: Model, run: str, settings: AnnotationSettin
 
 
 def table_of(target: Path) -> Path:
-    """The table of confidences of an output: ``silver.ptb.gz.tsv`` beside ``silver.ptb.gz``."""
+    """The file with the table of confidences of an output: ``silver.ptb.gz.tsv`` beside ``silver.ptb.gz``."""
     return target.with_name(f"{target.name}.tsv")
 
 
 def metadata_of(target: Path) -> Path:
-    """The file that says how an output was made: ``silver.ptb.json`` beside ``silver.ptb``."""
+    """The file that tells how an output was made: ``silver.ptb.json`` beside ``silver.ptb``."""
     return target.with_name(f"{target.name}.json")
 
 
 def parser_of(trees: Path) -> str | None:
-    """The parser that made the trees of a file, by what stands beside it; None if nothing says so."""
+    """The parser that made the trees in a file, by the metadata beside it; None if there are none."""
     try:
         told = json.loads(metadata_of(trees).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -226,7 +232,7 @@ def parser_of(trees: Path) -> str | None:
 
 
 def _checked(done: Progress, name: str) -> Progress:
-    """What is done at the end of the input. Raises ``InputError`` if nothing has a tree."""
+    """The progress at the end of the input. Raises ``InputError`` if no sentence has a tree."""
     if done.num_unsure and not done.num_sentences and not done.num_errors:
         found = f"the parser is sure of none of its {done.num_unsure:,} sentences"
         remedy = "lower min_confidence, and remove the folder of work in progress to begin again"
@@ -354,7 +360,7 @@ def _write(block: Sequence[Answer], settings: AnnotationSettings, journal: Journ
 
 
 def _describe(source: str, parser: Model, asked: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
-    """The provenance of the trees for those who read them, as JSON values."""
+    """How the trees were made, as JSON values."""
     counts = {name: getattr(progress, name) for name in ("num_sentences", "num_words", "num_errors")}
     described = {"treelm_version": treelm.__version__, "input": source, **asked, **counts}
     if not isinstance(parser, ConfidentParser):

@@ -1,4 +1,4 @@
-"""Feeding a model from a stream: batches of similar length in, results in input order out."""
+"""Feeding a model from a stream: sentences of similar length become batches, and results come in input order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
 
 
 def chunks(items: Iterable[Item], sizes: Iterable[int]) -> Iterator[list[Item]]:
-    """Lists of items, as long as ``sizes`` say. An ``InputError`` of ``items`` is raised after what came before it."""
+    """Lists of items, as long as ``sizes`` say.
+
+    An ``InputError`` that the items raise is raised again after what came before it.
+    """
     chunk, error, coming = list[Item](), None, iter(sizes)
     size = next(coming)
     try:
@@ -64,11 +67,13 @@ def in_batches(
 ) -> Iterator[tuple[Read, Result | None]]:
     """Pair every sentence with its result, in input order.
 
-    ``compute`` gives the results of batches, each result or the error in its place (``compute_each``). The same words,
-    as of many readers, are computed once, unless ``_REMEMBERED`` other sentences came since. Up to ``window`` batches
-    are read ahead and sorted by length; the first results come after one batch, and then the number read ahead doubles.
-    An ``InputError`` about a batch is narrowed down to its sentences: with ``skipped`` these are collected and paired
-    with None, without it the error is raised, naming the sentence, after all results before it.
+    ``compute`` gives the results of batches; in place of a result may stand the error that the sentence causes
+    (``compute_each``). Up to ``window`` batches are read ahead and sorted by the length of their sentences. The first
+    results come after one batch, and then the number read ahead doubles. Sentences with the same words, as those of
+    many readers, are computed once, unless ``_REMEMBERED`` other sentences came in between.
+
+    Without ``skipped``, an error is raised after all results before it, and names the sentence. With it, ``skipped``
+    collects the errors, and None stands in place of the result. Raises ``InputError`` for a ``batch_size`` below 1.
     """
     check_positive(batch_size=batch_size)
     groups: deque[tuple[list[Read], list[tuple[Words, ...]], list[Words]]] = deque()  # batches, what is forgotten

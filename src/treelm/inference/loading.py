@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 
 def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
-    """The model of a run folder (or of any folder that ``save_pretrained`` wrote), in evaluation mode.
+    """Load the model of a run folder, or of any folder that ``save_pretrained`` wrote, in evaluation mode.
 
-    Or a model that ships with the package, by its name (``rnng-gum-open``), unless there is a folder of that name; or
-    any causal language model of Hugging Face, ``hf:NAME_OR_FOLDER``. It searches as its recipe asks (``run_search``).
-    With ``device`` "cuda" or "auto" it computes on a GPU, unless it has no weights (n-grams). Raises ``InputError``
-    when the folder is missing, incomplete, damaged, or made by a newer version, and when there is no GPU.
+    ``run`` may also be the name of a model that comes with the package (``rnng-gum-open``), unless a folder of that
+    name exists, or ``hf:NAME_OR_FOLDER`` for a causal language model of Hugging Face. The model searches as its recipe
+    says (``run_search``). With ``device`` "cuda" or "auto" it computes on a GPU, unless it has no weights, as n-grams.
+
+    Raises ``InputError`` for a folder that is missing, incomplete, damaged, or made by a newer version, and if a GPU is
+    asked for and there is none.
 
     >>> [tree] = load("rnng-gum-open").parse([["The", "dog", "barks", "."]])
     >>> str(tree)
@@ -45,7 +47,10 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
 
 
 def model_hash(run: str | Path) -> str:
-    """A hash of a run's weights and of how it reads. Raises ``InputError`` for a run that is not there."""
+    """A hash of the weights of a run, and of the settings by which it reads.
+
+    Raises ``InputError`` for a run that does not exist or has not been trained.
+    """
     from treelm.io.json import json_hash
     from treelm.models.persistence.storage import read_overrides, weight_files
 
@@ -59,7 +64,10 @@ def model_hash(run: str | Path) -> str:
 
 
 def run_search(run: str | Path) -> SearchConfig:
-    """The search that a run's recipe names, else the usual one. Raises ``InputError`` for a broken recipe."""
+    """The search that the recipe of a run asks for; without a recipe, the default.
+
+    Raises ``InputError`` for a recipe that cannot be read.
+    """
     path = find_run(run) / "recipe.toml"
     if not path.exists():
         return SearchConfig()

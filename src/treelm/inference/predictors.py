@@ -1,4 +1,4 @@
-"""Predictors of reading times that no model gives, of words without the marks around them; None is missing."""
+"""Predictors of reading times that follow from the words alone, without the marks around them. None is missing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from treelm.io.tables import read_table
 WORD_LENGTH, ZIPF_FREQUENCY, UNIGRAM = "word_length", "zipf_frequency", "unigram_surprisal_bits"
 WORD_POSITION, DOCUMENT_POSITION = "word_position", "document_position"
 PREDICTORS = (WORD_LENGTH, ZIPF_FREQUENCY, UNIGRAM, WORD_POSITION, DOCUMENT_POSITION)
-"""Columns of every model: characters of the word without the marks around it; log10 of its occurrences in a thousand
-million words; -log2 of its share of the model's training corpus; its number in the sentence and document, from 1."""
+"""Columns for every model: the number of characters of a word without the marks around it; log10 of how often it occurs
+in a thousand million words; -log2 of its share of the words that the model was trained on; and its number in the
+sentence and in the document, from 1."""
 _WORDFREQ = "wordfreq:"
 _COUNT = re.compile("[0-9]{1,18}")
 
 
 def bare(word: str) -> str:
-    """Return a word without the marks around it; of marks alone, nothing.
+    """Return a word without the marks around it; "" if it consists of marks alone.
 
     Accents and vowel signs that are characters of their own belong to their letters.
 
@@ -53,15 +54,16 @@ class Frequencies:
     zipf: Callable[[str], float]  # of a word without marks around it, in any case
 
     def of(self, word: str) -> float | None:
-        """The frequency of a word as it was shown; None of marks alone, and of several words in a cell."""
+        """The frequency of a word as it was shown; None if it consists of marks alone, or is several words."""
         found = normalize("NFC", bare(word))
         return self.zipf(found) if len(words_of(found)) == 1 else None
 
     @classmethod
     def named(cls, source: str) -> Frequencies:
-        """Those of wordfreq (Speer 2022; ``wordfreq:en``), or of a table with the columns word and count.
+        """The frequencies of wordfreq (Speer 2022; ``wordfreq:en``), or of a table with the columns word and count.
 
-        Raises ``InputError`` if the library is missing, or has no such language.
+        Raises ``InputError`` if the library is not installed or does not have the language, and as ``read_counts``
+        does.
         """
         language = source.removeprefix(_WORDFREQ)
         if language == source:
@@ -75,7 +77,11 @@ class Frequencies:
 
     @classmethod
     def of_counts(cls, counts: Mapping[str, int]) -> Frequencies:
-        """Frequencies log10((count + 1) / (tokens + types)) + 9 (van Heuven et al. 2014); case does not count."""
+        """Frequencies by counts of words, without regard to case.
+
+        They are log10((count + 1) / (tokens + types)) + 9, where a word that is not in the counts has count 0 (van
+        Heuven et al. 2014).
+        """
         folded = Counter[str]()
         for word, count in counts.items():
             folded[normalize("NFC", word).casefold()] += count
@@ -84,7 +90,11 @@ class Frequencies:
 
 
 def read_counts(path: str) -> dict[str, int]:
-    """A table with the columns word and count, in any case. Raises ``InputError`` with file and line."""
+    """Read a table with the columns word and count, whatever the case of their names.
+
+    Counts of the same word are added up. Raises ``InputError``, with file and line, for a table without these columns
+    or without rows, and for a count that is not a whole number.
+    """
     names, rows, _ = read_table(path)
     columns = {name.casefold(): name for name in names}
     for name in ("word", "count"):
@@ -103,15 +113,18 @@ def read_counts(path: str) -> dict[str, int]:
 
 
 class Unigrams:
-    """Surprisal of tokens by their share of a corpus, whatever comes before them."""
+    """The surprisal of tokens by their share of a corpus, whatever comes before them."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
-        """Take counts of a corpus. One more is assumed of each form, and of all others together as if they were one."""
+        """Take counts of the words of a corpus.
+
+        One is added to the count of each form, and to that of all other words together.
+        """
         self._counts = counts
         self._log_size = math.log2(sum(counts.values()) + len(counts) + 1)
 
     def bits(self, tokens: Iterable[str]) -> float:
-        """-log2 of the share of each token, summed: surprisal of a word that is read as these tokens.
+        """-log2 of the share of each token, summed over the tokens that a word is read as.
 
         >>> Unigrams({"the": 3, "dog": 2}).bits(["the"])
         1.0

@@ -1,4 +1,4 @@
-"""One model in several processes, each of which loads the run: batches go out, results come back in order."""
+"""A model at work on batches of sentences, in this process or in several, each of which loads the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _WORKER = {"what": "a process that computes", "remedy": "free memory, or lower t
 
 
 def parse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
-    """Trees of sentences without scores, which many systems find without predicting a word (a ``Task``)."""
+    """Find trees without scores, which many systems do without predicting a word (a ``Task``).
+
+    Raises ``InputError`` for a model without trees.
+    """
     return [Analysis(score=None, tree=tree) for tree in require(lm, Parser).parse(sentences)]
 
 
@@ -44,7 +47,7 @@ def annotate(parser: Model, sentences: Sentences) -> list[ParsedSentence | None]
 
 
 def compute_each(compute: Callable[[Sentences], Sequence[Result]], sentences: Sentences) -> list[Result | InputError]:
-    """The result of every sentence, or the ``InputError`` that it causes alone."""
+    """The result of every sentence, or in its place the ``InputError`` that this sentence causes."""
     try:
         return list(compute(sentences))
     except InputError as error:
@@ -100,7 +103,7 @@ def _load_once(run: str, device: DeviceName) -> Model:
 def _compute_in_worker(
     run: str, device: DeviceName, settings: Mapping[str, Any], task: Task[Result], sentences: Sentences
 ) -> list[Result | InputError]:
-    """Do a task in another process, which keeps the model meanwhile."""
+    """Do a task in another process, which keeps the model for the next one."""
     lm = _load_once(run, device)
     for name, value in settings.items():
         setattr(lm, name, value)

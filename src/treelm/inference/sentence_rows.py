@@ -1,8 +1,9 @@
-"""Rows of a table as sentences, for every command and call that reads one word a row.
+"""The rows of a table as sentences, for every command and function that reads one word in each row.
 
-Rows with equal values in the named columns must form one sentence. Where a column is missing among them, the rows show
-it: a word number occurs twice, the words are repeated, the condition changes within the sentence, or its rows are not
-adjacent. Then the sentence is refused with the columns that separate its parts: those that leave no such sign.
+Rows with equal values in the named columns must form one sentence. If a column is missing among those that are named,
+the rows may show it: a word number occurs twice, the words are repeated, the condition changes within the sentence, or
+its rows are not adjacent. Then an error names the columns that separate the sentences, which are those that leave no
+such sign.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _WORD_NUMBER = re.compile(
     r"(?:(?:sentence|sent)?(?:word|token|wort)(?:id|no|nr|num|number|index|idx|i|n|pos|position|order|place|nummer)"
     r"|(?:sentence|sent)?(?:position|pos|place|index|idx))(?:(?:in|within)(?:the)?(?:sentence|sent|item|trial))?"
 )
-"""Names of columns that number the words of a sentence, in lower case, letters alone."""
+"""Names of columns that number the words of a sentence: in lower case, letters alone."""
 _DESIGN = re.compile(
     r"(?:participant|subject|subj|reader|condition|cond|list|text|story|passage|document|doc|trial|item|session|block|phase|version)"
     r"(?:id|no|nr|num|number|name|code)?"
 )
-"""Names of columns of a design, which do not change within a sentence."""
+"""Names of columns of an experimental design, which do not change within a sentence."""
 _YES_OR_NO = {"true", "false", "yes", "no", "na", ""}
 _EMPTY = ("", None)
 _SENTENCE_END = re.compile(r"(?:[^\W\d_]{4,}|^)[.?!]+['\")\]]*$")  # not Mr. or etc.
@@ -55,7 +56,7 @@ class Columns(NamedTuple):
 
     word: str = "word"
     sentence: tuple[str, ...] = ("sentence_id",)
-    """The columns whose cells together say which rows are one sentence, such as item and condition."""
+    """The columns whose cells together tell which rows are one sentence, such as item and condition."""
     document: str = ""
     """The column that says which sentences are one document; without it, all of them are one."""
     kept: tuple[str, ...] = ()  # the other columns, which are passed through
@@ -63,22 +64,25 @@ class Columns(NamedTuple):
 
     @property
     def all(self) -> tuple[str, ...]:
-        """The names of those that are given back by themselves: of sentences in rows, not the text."""
+        """The names of the columns that are given back under their own names, apart from ``kept``.
+
+        Where rows hold sentences, the column of the text is not among them.
+        """
         word = () if self.rows.text_column else (self.word,)
         return (*word, *self.sentence, *([self.document] if self.document else []))
 
     def key(self, cells: Mapping[str, Cell], above: Key = ()) -> Key:
-        """What names the sentence of a row; with a key ``above``, its cell replaces an empty one."""
+        """What names the sentence of a row. With a key ``above``, empty cells are those of that key."""
         named = (cells[self.document] if self.document else "1", *(cells[name] for name in self.sentence))
         return tuple(old if cell in _EMPTY else cell for cell, old in zip(named, above or named, strict=True))
 
     def shown(self, name: Name) -> str:
-        """What names a sentence, for messages."""
+        """What names a sentence, as messages show it."""
         return repr(", ".join(name if self.document else name[1:]))
 
 
 class SentenceRows(NamedTuple):
-    """The rows of a sentence, each with the word or the region that gets a figure."""
+    """The rows of a sentence, each with the word or the region that gets a value."""
 
     key: Key
     rows: Sequence[Row]
@@ -89,7 +93,10 @@ class SentenceRows(NamedTuple):
 def check_columns(
     columns: Columns, names: Sequence[str], rows: Sequence[Row], source: str, numbered: Sequence[str] = ()
 ) -> None:
-    """Raise ``InputError`` for a column that the table lacks; ``numbered`` ones have the number of the row."""
+    """Raise ``InputError`` for a column that the table does not have.
+
+    The columns in ``numbered`` may be missing: there the number of the row is used.
+    """
     needed = [("word", columns.word), *(("sentence", name) for name in columns.sentence)]
     if columns.rows.text_column:
         needed[0] = ("text_column", columns.rows.text_column)
@@ -119,13 +126,16 @@ def sentence_rows(
     unreadable: Sequence[InputError] = (),
     remedy: str = "",
 ) -> tuple[list[SentenceRows], tuple[str, ...]]:
-    """The rows of each sentence, whose words are texts then, as a workbook gives them; and what is to be said of them.
+    """Group the rows of a table into sentences; return these, and notes for the user.
 
-    With ``fill_down`` an empty cell that names a sentence or a document is that of the row above. Of texts
-    (``are_texts``), which are split later, numbers of words may begin again. The sentences beside an ``unreadable`` row
-    are as bad as it. ``remedy`` adds to what to do about rows of several sentences. Raises ``InputError`` for a column
-    that is missing, and for the first sentence with an empty word, an empty name, or rows that are not one sentence;
-    ``skipped`` collects these instead, unless no sentence is left.
+    The words become texts, as those of a workbook may be numbers or dates. With ``fill_down``, an empty cell that names
+    a sentence or a document is that of the row above. Texts (``are_texts``) are split into sentences later, so that the
+    numbers of words may start again in one. Sentences beside an ``unreadable`` row are left out with it. ``remedy`` is
+    added to the advice about rows of several sentences.
+
+    Raises ``InputError`` for a missing column, and for the first sentence with an empty word, with an empty name, or
+    with rows that are not one sentence. With ``skipped``, these errors of sentences are collected there instead, unless
+    no sentence is left.
     """
     given = list(rows)
     check_columns(columns, names, given, source)
@@ -157,7 +167,7 @@ def sentence_rows(
 
 
 def settle(errors: Sequence[InputError], skipped: list[InputError] | None, *, something_is_left: bool) -> None:
-    """Raise the first error, unless ``skipped`` collects them and something is left to read."""
+    """Raise the first error, unless ``skipped`` collects all of them and something is left to read."""
     if errors and (skipped is None or not something_is_left):
         raise errors[0]
     if skipped is not None:
@@ -169,7 +179,7 @@ def _line(where: str) -> int:
 
 
 def word_of(cell: Any, where: str, what: str = "word") -> str:
-    """The word of a cell, or what else words are there. Raises ``InputError`` for a cell that holds none."""
+    """The word in a cell, or whatever ``what`` calls it. Raises ``InputError`` for a cell that holds none."""
     if cell is None:
         how = "pandas takes NA, null, nan and None for missing: read_csv(FILE, keep_default_na=False)"
         raise InputError(f"a missing {what}", where=where, remedy=f"give a {what} in every row; {how}")
@@ -185,14 +195,15 @@ def word_of(cell: Any, where: str, what: str = "word") -> str:
 
 
 def ends_inside(words: Sequence[str]) -> bool:
-    """Tell whether a sentence seems to end before the last word."""
+    """Tell whether a sentence seems to end before its last word."""
     return any(map(_SENTENCE_END.search, words[:-1]))
 
 
 def _without_name(names: Iterable[Name]) -> list[Name]:
-    """The names with an empty cell, unless it says something: fillers have an item, but may have no condition.
+    """The names with an empty cell that makes them incomplete.
 
-    Then another column names the sentence, and no name that is the same elsewhere has a cell there.
+    Fillers have an item, but may have no condition: an empty cell is accepted if another column names the sentence, and
+    if no name that is equal otherwise has a value in that cell.
     """
     cells = [(name, name[:place] + name[place + 1 :], place) for name in names for place in range(len(name))]
     filled = {(rest, place) for name, rest, place in cells if name[place]}
@@ -201,7 +212,10 @@ def _without_name(names: Iterable[Name]) -> list[Name]:
 
 
 def _repetition(words: Sequence[str]) -> str:
-    """Say how words are repeated as no author repeats them: "that that is is" is a sentence."""
+    """Say how words are repeated in a way that no author repeats them; "" if they are not.
+
+    "that that is is" may be a sentence.
+    """
     times = [len(list(group)) for _, group in groupby(words)]
     if len(times) >= _FEWEST and sum(number > 1 for number in times) >= _REPEATED * len(times):
         return "its words are repeated in adjacent rows"
@@ -212,7 +226,7 @@ def _repetition(words: Sequence[str]) -> str:
 
 
 class _Table:
-    """Rows with what names their sentence, and what shows that a sentence is none."""
+    """The rows of a table by sentence, and the signs that rows are not one sentence."""
 
     def __init__(self, columns: Sequence[str], asked: Columns, *, are_texts: bool) -> None:
         self.rows, self.names, self.words = list[Row](), list[Name](), list[tuple[str, ...]]()
@@ -224,7 +238,7 @@ class _Table:
         self._numbers = dict[str, Numbers]()
 
     def add(self, name: Name, key: Key, row: Row) -> None:
-        """Add a row to the sentence of this name."""
+        """Add a row to the sentence with this name."""
         self._keys.setdefault(name, key)
         self.places.setdefault(name, []).append(len(self.rows))
         self.rows.append(row)
@@ -232,7 +246,7 @@ class _Table:
         self.words.append(words_of(str(row[1][self._columns.word])))
 
     def sentence(self, name: Name) -> SentenceRows:
-        """The rows of a sentence, and the word of each."""
+        """The rows of a sentence, with the word of each."""
         rows = [self.rows[place] for place in self.places[name]]
         return SentenceRows(self._keys[name], rows, [str(cells[self._columns.word]) for _, cells in rows])
 
@@ -243,7 +257,10 @@ class _Table:
         return [word for place in places for word in self.words[place]]
 
     def _word_numbers(self) -> dict[str, Numbers]:
-        """The columns that number words; if one counts from the same number in every sentence, it alone."""
+        """The columns that number words.
+
+        If one column counts from the same number in every sentence, it is the only one.
+        """
         found = dict[str, Numbers]()
         for column in self._others:
             numbers = _whole_numbers(self._cells(column, range(len(self.rows))))
@@ -257,7 +274,7 @@ class _Table:
         return found
 
     def errors(self, more: str) -> dict[Name, InputError]:
-        """What is wrong with sentences whose rows are not one sentence; ``more`` ends what to do about it."""
+        """The errors of the sentences whose rows are not one sentence, by name; ``more`` ends their remedies."""
         self._numbers = {} if self._are_texts else self._word_numbers()
         found: dict[Name, tuple[str, str, int]] = {}
         for name, places in self.places.items():
@@ -279,7 +296,7 @@ class _Table:
         }
 
     def _sign(self, places: Sequence[int]) -> tuple[str, str] | None:
-        """Return the sign that rows are not one sentence, with the remedy for a false alarm, or None."""
+        """Return the sign that rows are not one sentence, and what to do if it misleads; None without a sign."""
         if told := _repetition(self._words(places)):
             return told, ""
         for column, numbers in self._numbers.items():
@@ -296,22 +313,26 @@ class _Table:
         return None
 
     def _parts(self, column: str, places: Sequence[int]) -> list[str]:
-        """The cells of a column that cut a sentence into stretches of several words, each its own; else nothing."""
+        """The cells of a column that divide a sentence into parts of several words, each with a cell of its own.
+
+        It is empty if they do not.
+        """
         cells = dict(zip(places, self._cells(column, places), strict=True))
         parts = [(cell, len(self._words(own))) for cell, own in groupby(places, cells.__getitem__)]
         is_cut = 1 < len({cell for cell, _ in parts}) == len(parts) and all(size >= _FEWEST for _, size in parts)
         return [cell for cell, _ in parts] if is_cut else []
 
     def _listed(self, name: Name) -> str:
-        """The first rows as they were read: the number of the word if there is one, and the word."""
+        """The first rows of a sentence as they were read: the number of the word, if there is one, and the word."""
         places = self.places[name]
         columns = [self._cells(one, places[:_MOST_SHOWN]) for one in [*[*self._numbers][:1], self._columns.word]]
         return ", ".join(map(" ".join, zip(*columns, strict=True))) + ", ..." * (len(places) > _MOST_SHOWN)
 
     def _remedy(self, places: Sequence[int]) -> str:
-        """Say which columns tell the sentences of these rows apart, or that none does.
+        """Say which columns tell the sentences of these rows apart, or that no column does.
 
-        The fewest that leave no sign; of several, those that leave rows together, and make the fewest sentences.
+        They are the fewest that leave no sign; among several choices, those that keep rows together and make the fewest
+        sentences.
         """
         keys = {self.names[place] for place in places}
         has_signs = bool(self._numbers) or any(self._sign(self.places[name]) for name in keys)
@@ -334,21 +355,21 @@ class _Table:
         return f"{said} (sentence = ...): no other one here does"
 
     def _candidates(self, places: Sequence[int]) -> list[str]:
-        """The columns that may tell sentences apart, those of a design first, then those of few values."""
+        """Columns that may tell sentences apart: first those of a design, then those with few values."""
         sizes = {one: len({*self._cells(one, places)}) for one in self._others if one not in self._numbers}
         few = [one for one, size in sizes.items() if size <= len(places) / 2]
         return sorted(few, key=lambda one: (one not in self._designs, sizes[one]))[:_MOST_TRIED]
 
     def _is_none(self, places: Sequence[int]) -> bool:
-        """Tell whether rows show that they are no sentence, or have one word alone, again and again."""
+        """Tell whether rows are evidently not a sentence, or repeat a single word."""
         return self._sign(places) is not None or len({*self._words(places)}) < min(len(places), 2)
 
     def _option(self, columns: Sequence[str]) -> str:
-        """The setting that names these columns, too."""
+        """The setting that names these columns besides those that are named already."""
         return f"sentence = {[*self._columns.sentence, *columns]}"
 
     def notes(self, names: Sequence[Name]) -> Iterator[str]:
-        """Yield what is to be said of sentences that are read, perhaps otherwise than meant."""
+        """Yield notes about sentences that may have been meant otherwise than they are read."""
         told = defaultdict[str, list[Name]](list)
         for column in self._others:
             cells = self._cells(column, range(len(self.rows)))
@@ -379,7 +400,7 @@ def _is_named(pattern: re.Pattern[str], name: str) -> bool:
 
 
 def _whole_numbers(cells: Iterable[Cell]) -> Numbers | None:
-    """The numbers of a column, NaN for a missing one; None if it has other cells, or no number."""
+    """The numbers in a column, NaN for missing ones; None if it has other cells, or no number at all."""
     try:
         found = np.array([nan if cell in (*_EMPTY, "NA") else number(str(cell)) for cell in cells])
     except ValueError:
@@ -389,13 +410,13 @@ def _whole_numbers(cells: Iterable[Cell]) -> Numbers | None:
 
 
 def numbers_words(name: str, cells: Iterable[Cell]) -> bool:
-    """Tell whether a column numbers words: by its name, or because its numbers count up and begin again."""
+    """Tell whether a column numbers words: by its name, or because its numbers count up and start again."""
     numbers = _whole_numbers(cells)
     return numbers is not None and (_is_named(_WORD_NUMBER, name) or _counts_anew(numbers))
 
 
 def _counts_anew(numbers: Numbers) -> bool:
-    """Tell whether numbers count up by one, and begin again at 0 or 1, as those of words do."""
+    """Tell whether numbers count up by one and start again at 0 or 1, as numbers of words do."""
     again = numbers[1:][np.diff(numbers) != 1]
     is_base = {*again.tolist()} == {numbers[0]} <= {0, 1}
     return is_base and len(numbers) >= _FEWEST * (len(again) + 1)

@@ -1,4 +1,4 @@
-"""Stimuli of reading experiments: the experimenter's words, and the tokens that a model reads in their place."""
+"""Stimuli of reading experiments: the words of the experimenter, and the tokens that a model reads instead."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from treelm.io.tables import Cell, read_rows, table_text
 
 _logger = logging.getLogger(__name__)
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
-"""Treatment of punctuation and clitics that are written together with a word, as in ``dog,``."""
+"""How punctuation and clitics are treated that are written together with a word, as in ``dog,``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stimulus:
-    """A sentence in the experimenter's words. ``tokens`` says for each word what the model reads, and what counts."""
+    """A sentence in the words of the experimenter.
+
+    ``tokens`` has for each word what the model reads, and ``counts`` which of these tokens count.
+    """
 
     sentence: Sentence
     tokens: tuple[tuple[str, ...], ...]
@@ -36,7 +39,7 @@ class Stimulus:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What the model reads: the tokens of all words in a row."""
+        """The words that the model reads: the tokens of all words in a row."""
         return tuple(token for word in self.tokens for token in word)
 
     @property
@@ -55,13 +58,14 @@ def stimulus(
     shown: tuple[bool, ...] = (),
     split_words: bool = False,
 ) -> Stimulus:
-    """Split the words of a sentence into what the model reads.
+    """Make a stimulus: divide the words of a sentence into the tokens that a model reads.
 
-    ``as-given``: every word as it is (with ``split_words``, split on whitespace inside it). ``summed``: punctuation and
-    clitics are cut off, and the word's bits are those of all its tokens. ``left-out``: the same, without the bits of
-    tokens that hold no letter or digit, unless there are no others. ``apart``: every token is a word of its own.
+    ``as-given``: every word is one token (with ``split_words``, it is split on whitespace inside it). ``summed``:
+    punctuation and clitics are tokens of their own, and the bits of a word are those of all its tokens. ``left-out``:
+    the same, without the bits of tokens that have no letter or digit, unless a word has no others. ``apart``: every
+    token becomes a word. The other arguments are fields of ``Stimulus``.
 
-    Raises ``InputError`` for another choice of ``punctuation``.
+    Raises ``InputError`` for another value of ``punctuation``.
     """
     check_choice("punctuation", punctuation, get_args(Punctuation))
     tokens: tuple[tuple[str, ...], ...] = tuple((word,) for word in sentence.words)
@@ -83,7 +87,10 @@ def stimulus(
 
 
 def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> Iterator[Stimulus]:
-    """Stimuli from text or trees; an empty sentence ends a document. Warns of what every sentence of text has."""
+    """Yield stimuli from text or trees; an empty sentence ends a document.
+
+    Warns about what all sentences of a text have in common (``EverySentence``).
+    """
     document, is_new, first, habits = 1, False, "", EverySentence()
     for sentence in sentences:
         if not sentence.words:
@@ -101,7 +108,7 @@ def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> I
 
 @dataclass(frozen=True, kw_only=True)
 class StimulusTable:
-    """Stimuli from a table, in order, and all its columns."""
+    """The stimuli of a table, in their order, and its columns."""
 
     columns: Columns
     stimuli: tuple[Stimulus, ...]
@@ -117,7 +124,11 @@ def read_table(
     skipped: list[InputError] | None = None,
     **how: Any,
 ) -> StimulusTable:
-    """Read CSV or TSV with a header, or a sheet of Excel. Raises ``InputError`` as ``table_stimuli`` does."""
+    """Read the stimuli of a table: CSV or TSV with a header, or a sheet of Excel.
+
+    ``how`` are further arguments of ``table_stimuli``. Raises ``InputError`` for a file that cannot be read, and as
+    ``table_stimuli`` does.
+    """
     text = table_text(path, encoding)
     if not text.partition("\n")[0].strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
@@ -138,11 +149,13 @@ def table_stimuli(
     skipped: list[InputError] | None = None,
     **how: Any,
 ) -> StimulusTable:
-    """Make stimuli of the rows of a table, which ``text_rows`` or ``sentence_rows`` puts together as ``how`` says.
+    """Make stimuli of the rows of a table, which ``text_rows`` or ``sentence_rows`` groups.
 
-    Rows of a sentence that follow each other with the same cell in ``columns.rows.sum_by`` become one region. Texts in
-    ``language`` are split into sentences. A column ``line_name`` is added, of the line where a word or region begins.
-    Raises ``InputError`` as they do, and for a region that comes again after others.
+    Rows of a sentence that follow each other and have the same cell in ``columns.rows.sum_by`` become one region. With
+    a ``language``, texts are split into sentences. ``line_name`` adds a column with this name: the line where each word
+    or region begins. ``how`` are the arguments of the functions that group rows.
+
+    Raises ``InputError`` as these functions do, and for a region that occurs again after others.
     """
     if columns.rows.sum_by and punctuation == "apart":
         raise InputError("punctuation = apart with sum_by", remedy="give punctuation = summed, or remove one of them")
@@ -183,7 +196,10 @@ def table_stimuli(
 
 
 def _regions(group: Sequence[Row], name: str) -> list[list[int]]:
-    """The places of rows that get one figure together: those of one name; an empty cell names none."""
+    """The places of the rows that get one value together: those with one name. An empty cell is no name.
+
+    Raises ``InputError`` for a name that occurs again after another one.
+    """
     named = ["" if not name or row[name] in ("", None) else str(row[name]) for _, row in group]
     found, seen = list[list[int]](), set[str]()
     for region, places in groupby(range(len(group)), key=named.__getitem__):
@@ -197,7 +213,7 @@ def _regions(group: Sequence[Row], name: str) -> list[list[int]]:
 
 
 def check_documents(stimuli: Iterable[Stimulus]) -> None:
-    """Raise ``InputError`` for a document that continues after another one: its context is no longer known."""
+    """Raise ``InputError`` for a document that continues after another one, so that its context is not known."""
     ended = set[str]()
     for document, group in groupby(stimuli, key=lambda one: one.document):
         if document in ended:
@@ -208,7 +224,7 @@ def check_documents(stimuli: Iterable[Stimulus]) -> None:
 
 
 def read_words(path: str, punctuation: Punctuation, encoding: str = "") -> Iterator[Stimulus]:
-    """One word a line; an empty line ends a sentence, two end a document."""
+    """Read a file with one word in each line. An empty line ends a sentence, two empty lines end a document."""
     document, number, source = 1, 0, name_of(path)
     lines = enumerate((line.strip(BLANKS) for line in read_text(path, encoding=encoding).split("\n")), start=1)
     for has_words, group in groupby(lines, key=lambda line: bool(line[1])):
@@ -225,7 +241,10 @@ SENTENCE_NUMBER = "sentence_number"  # the key that ``split`` adds
 
 
 def split(stimuli: Iterable[Stimulus], language: str, *, are_documents: bool = False) -> Iterator[Stimulus]:
-    """Split stimuli, or documents, into sentences, each with its number as one key more. Words stay as they are."""
+    """Split stimuli into sentences, each with its number as one more key. The words stay as they are.
+
+    With ``are_documents``, every given stimulus is a document.
+    """
     for one in stimuli:
         ends = sentence_ends(one.sentence.words, language)
         for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True), start=1):

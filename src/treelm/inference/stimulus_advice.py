@@ -1,4 +1,4 @@
-"""What is to be said of stimuli that a model reads otherwise than their author meant: unknown words, marks, length."""
+"""Advice about stimuli that a model reads otherwise than their author meant: unknown words, punctuation, length."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from treelm.inference.stimuli import Stimulus
 from treelm.trees.brackets import unescape
 
 ReadWords = Counter[tuple[str, bool, bool]]
-"""How often each word was read, and how: whether it is unknown, and whether as several tokens."""
+"""How often each word was read, and how: whether it is unknown, and whether it was read as several tokens."""
 _MOST_SHOWN, _MOST_WORDS = 8, 3  # characters, words in a line
 _TYPOGRAPHIC = frozenset("‘’‚“”„–—…")
 LONGEST_SENTENCE = 150  # words beyond which a sentence is hardly one
 
 
 def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{} =") -> Iterator[str]:
-    """Say what a model reads otherwise than meant, and what to do; ``option`` is how the caller names one."""
+    """Yield lines that say what a model reads otherwise than it was meant, and what to do.
+
+    ``name`` is the model's, and ``option`` is how the caller writes the name of an option.
+    """
     unknown, attached, spelled, escaped = (Counter[str]() for _ in range(4))
     num_alone = 0
     characters = set[str]()
@@ -79,20 +82,20 @@ def _is_spelled(word: str) -> bool:
 
 
 def listed(characters: Iterable[str]) -> str:
-    """Characters in a line, some of them if they are many."""
+    """Characters in one line; only the first of them if they are many."""
     shown = sorted(characters)
     return " ".join(map(_in_line, shown[:_MOST_SHOWN])) + (" ..." if len(shown) > _MOST_SHOWN else "")
 
 
 def _in_line(character: str) -> str:
-    """A character as a line can show it: a mark on a circle, what cannot be seen as its number."""
+    """A character as a line can show it: an accent on a circle, an invisible character as its number."""
     if category(character).startswith("M"):
         return f"\u25cc{character}"
     return character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
 
 
 def long_sentences(found: Sequence[Stimulus]) -> str:
-    """Say that something longer than a sentence was read as one."""
+    """A line that says that something longer than a sentence was read as one sentence."""
     longest = max(found, key=lambda one: len(one.sentence.words)).sentence
     number = f"{len(found):,} sentences have" if len(found) > 1 else "a sentence has"
     most = f", up to {len(longest.words):,}" if len(found) > 1 else f", {len(longest.words):,}"

@@ -1,4 +1,4 @@
-"""From scores to data frames: stimuli are scored, and a row for each word says what the model says of it."""
+"""From scores to data frames: stimuli are scored, and each word gets a row with what the model predicts about it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BITS = "surprisal_bits"  # column of every model
 
 
 def context_of(lm: LanguageModel, asked: Context) -> Context:
-    """The context that a model has: a document only if it keeps its context."""
+    """The context that a model reads: the document, if that is asked for and the model can read documents."""
     return "document" if asked == "document" and has(lm, DocumentContext) else "sentence"
 
 
@@ -63,10 +63,11 @@ def score_stimuli(
 def word_frame(
     lm: LanguageModel, stimuli: Sequence[Stimulus], scores: Sequence[SentenceScore], columns: Iterable[str] = ()
 ) -> pd.DataFrame:
-    """A row for each word of scored stimuli: surprisal, how the word was read, and ``columns`` of the scores.
+    """A data frame with a row for each word of scored stimuli: its surprisal, how it was read, and ``columns``.
 
-    A word of several tokens has the sum of their bits, and in each column what its aggregation says of those that count
-    (``Stimulus.counts``). A column that the model lacks is missing.
+    A word that is read as several tokens has the sum of the bits of those that count (``Stimulus.counts``), and in each
+    column the value by the rule of that column (``SubwordAggregation``). A column that the model does not have is
+    missing (NaN).
     """
     import pandas as pd
 
@@ -108,7 +109,7 @@ def _joined(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.float64]:
 
 
 def end_bits(scores: Sequence[SentenceScore]) -> NDArray[np.float64]:
-    """Surprisal of the end of each sentence."""
+    """The surprisal in bits of the end of each sentence."""
     return np.array([one.log_probs[-1] for one in scores]) / -NATS_PER_BIT + 0.0
 
 
@@ -117,10 +118,11 @@ _MOST_AS_ONE = 5  # words
 
 
 def word_offsets(sentence: Sentence) -> list[tuple[int, int] | tuple[None, None]]:
-    """Where each word stands in the sentence's text, or in its words joined by spaces if the source gives no text.
+    """Where each word stands in the text of its sentence: characters from 0, the end exclusive.
 
-    Characters from 0, end exclusive; None for a word that is not in the text, as those that are written as one (``du``
-    for ``de`` ``le``). Words follow each other: behind such a one, the text goes on with the nearest of the next words.
+    If the source gives no text, the words joined by spaces are the text. A word that is not in the text has None, as
+    words that are written as one (``du`` for ``de`` ``le``). Words follow each other: after such a word, the text
+    continues with the nearest of the next words.
     """
     text, *words = (_SPACE.sub(" ", one) for one in (sentence.text or " ".join(sentence.words), *sentence.words))
     offsets: list[tuple[int, int] | tuple[None, None]] = []

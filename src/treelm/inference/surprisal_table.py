@@ -50,7 +50,7 @@ ENTROPY_REDUCTION, TREE_ENTROPY_REDUCTION = "next_entropy_reduction_bits", "entr
 PROBABILITY = "word_probability"
 _REDUCED_FROM = {ENTROPY_REDUCTION: ENTROPY, TREE_ENTROPY_REDUCTION: "entropy_bits"}
 _OF_WORD = (BITS, PROBABILITY, *("lexical_bits", "syntactic_bits", "tag_bits", "word_given_tag_bits", "next_rank"))
-"""Columns that say how much a word was expected: surprisal, its parts, and the like."""
+"""Columns that say how much a word was expected: its surprisal, the parts of it, and the like."""
 _NOT_LAGGED = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
 COMMON_COLUMNS = (BITS, "is_unk", "unk_class", "num_pieces")  # columns that every model gives for every word, in order
 _CHUNK = 128  # sentences that become a frame together
@@ -59,7 +59,7 @@ _FRAME, _LINE = "data frame", "\0line"  # the source of rows that are given in P
 
 @dataclass(frozen=True, kw_only=True)
 class NamedModel:
-    """A model in a table, where it computes, and the counts of the words that it was trained on."""
+    """A model in a table, where it computes, and the counts of the words in its training data."""
 
     name: str
     lm: LanguageModel
@@ -68,7 +68,10 @@ class NamedModel:
 
 
 def check_columns(models: Mapping[str, LanguageModel], names: Sequence[str]) -> None:
-    """Raise ``InputError`` for the first name that none of the models (by their names) has a column of."""
+    """Raise ``InputError`` for a column that none of the models has, or that is named twice.
+
+    ``models`` are the models by their names in the table.
+    """
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InputError(f"the column {twice[0]!r} twice", remedy="name each once")
@@ -80,20 +83,20 @@ def check_columns(models: Mapping[str, LanguageModel], names: Sequence[str]) -> 
 
 
 def columns_of(lm: LanguageModel) -> tuple[str, ...]:
-    """Name the columns that a model's table can have besides those of every table and ``PREDICTORS``."""
+    """The names of the columns that a model's table may have, besides those of every table and ``PREDICTORS``."""
     reduced = [name for name, column in _REDUCED_FROM.items() if column in (*MEASURES, *lm.word_columns)]
     return (*MEASURES, PROBABILITY, *sorted(lm.word_columns), *reduced)
 
 
 def measures_of(columns: Sequence[str]) -> list[Measure]:
-    """The measures over the next word that these columns need."""
+    """The measures over the next word from which these columns are computed."""
     needed = {_REDUCED_FROM.get(name, name) for name in columns}
     return [one for name, one in MEASURES.items() if name in needed]
 
 
 @dataclass(kw_only=True)
 class Findings:
-    """What a table has found of a model: sums over its words, and how these were read."""
+    """What a table has found about a model: sums over its words, and how they were read."""
 
     num_sentences: int = 0
     num_words: int = 0
@@ -105,7 +108,7 @@ class Findings:
     words: ReadWords = field(default_factory=Counter)
 
     def add(self, stimuli: Sequence[Stimulus], words: pd.DataFrame, ends: NDArray[np.float64]) -> None:
-        """Take in sentences, their words (``word_frame``) and the bits of their ends."""
+        """Add sentences, their words (``word_frame``), and the bits of their ends."""
         self.num_sentences += len(stimuli)
         self.num_words += len(words)
         self.num_unknown_words += int(words["is_unk"].sum())
@@ -119,7 +122,7 @@ class Findings:
         self.words.update(zip(shown, words["is_unk"].astype(bool), are_cut, strict=True))
 
     def to_json(self) -> dict[str, object]:
-        """The totals under their names."""
+        """The sums by their names, as JSON values."""
         return {name: value for name, value in vars(self).items() if name not in ("num_unconverged", "words")}
 
 
@@ -156,7 +159,10 @@ class SurprisalTable:
         self.names: tuple[str, ...] = self._layout()
 
     def _layout(self) -> tuple[str, ...]:
-        """The columns in order; sets ``own``, ``renamed``, and the columns of which there are lags."""
+        """The columns in their order.
+
+        Sets ``own``, ``renamed`` and the columns of which there are lags.
+        """
         source, settings = self.source, self.settings
         keys, places = [*source.sentence, WORD_ID, source.word], ["char_start", "char_end"]
         predictors = [name for name in settings.columns if name in PREDICTORS and name != UNIGRAM]
@@ -192,11 +198,11 @@ class SurprisalTable:
         return names
 
     def _in_unit(self, name: str) -> str:
-        """The name of a model's column in the unit that was asked for."""
+        """The name of a model's column, in the unit that was asked for."""
         return f"{name[:-4]}{LOG_BASES[self.settings.log_base]}" if name.endswith("_bits") else name
 
     def _chosen_columns(self, models: Sequence[NamedModel]) -> list[str]:
-        """The columns that any of these models has beside ``COMMON_COLUMNS``, in order."""
+        """The columns that any of these models has, besides ``COMMON_COLUMNS``, in their order."""
         known = {name for model in models for name in (*columns_of(model.lm), UNIGRAM)}
         searches = any(CONVERGED in model.lm.word_columns for model in models)
         chosen = [name for name in self.settings.columns if name in known]
@@ -208,10 +214,12 @@ class SurprisalTable:
         skipped: list[InputError] | None = None,
         on_sentence: Callable[[], None] = lambda: None,
     ) -> Iterator[pd.DataFrame]:
-        """Yield the rows of ``_CHUNK`` sentences at a time; ``skipped`` collects what cannot be scored.
+        """Yield the rows of the stimuli, those of ``_CHUNK`` sentences at a time.
 
-        Where a model cannot score a sentence, its cells are missing (one row a word) or it has no rows (a row for each
-        model). An error comes after all rows before it.
+        ``skipped`` collects the errors of sentences that cannot be scored; without it, the first one is raised, after
+        all rows before it. Where one of several models cannot score a sentence, its cells are missing (in a table with
+        one row for each word), or it has no rows (in one with a row for each model). ``on_sentence`` is called after
+        each sentence.
         """
         settings = self.settings
         streams = [
@@ -237,7 +245,10 @@ class SurprisalTable:
             yield self._frame([one for one, _ in chunk], list(zip(*(scores for _, scores in chunk), strict=True)))
 
     def _frame(self, stimuli: Sequence[Stimulus], scores: Sequence[Sequence[SentenceScore | None]]) -> pd.DataFrame:
-        """The rows of stimuli, of which each model has scores: by sentence (from 0) and word (from 1), then the end."""
+        """The rows of stimuli, of which each model has scores, or None.
+
+        The index is the number of the sentence (from 0) and of the word (from 1); the end comes after the last word.
+        """
         import pandas as pd
 
         sizes = [(k, len(one.sentence.words)) for k, one in enumerate(stimuli)]
@@ -262,7 +273,7 @@ class SurprisalTable:
     def _of_source(
         self, stimuli: Sequence[Stimulus], word_index: pd.MultiIndex, row_index: pd.MultiIndex
     ) -> pd.DataFrame:
-        """The columns that depend on no model."""
+        """The columns that do not depend on a model."""
         import pandas as pd
 
         source, frequencies, before = self.source, self._frequencies, list[int]()
@@ -307,7 +318,7 @@ class SurprisalTable:
         word_index: pd.MultiIndex,
         row_index: pd.MultiIndex,
     ) -> pd.DataFrame:
-        """What a model says of the sentences that it could score."""
+        """The columns of a model, for the sentences that it could score."""
         model, known = self.models[place], {k: score for k, score in enumerate(scores) if score is not None}
         own, ends = [stimuli[k] for k in known], end_bits(list(known.values()))
         columns = self._chosen_columns([model] if self._is_wide else self.models)
@@ -338,9 +349,9 @@ class SurprisalTable:
         return found.assign(**{MODEL: model.name}) if self.settings.shape == "long" else found
 
     def _reduction(self, after: pd.Series, place: int) -> pd.Series:
-        """Entropy before each word minus entropy after it, in bits, not cut off at 0 as in Hale (2006).
+        """The entropy before each word minus the entropy after it, in bits; unlike in Hale (2006), it may be negative.
 
-        Missing for the first word in a document context, where the next-word entropy before it is unknown.
+        It is missing for the first word of a sentence in a document, where the entropy before the word is not known.
         """
         before, is_first = after.shift(1), after.index.get_level_values(1) == 1
         if after.name != ENTROPY:
@@ -351,7 +362,7 @@ class SurprisalTable:
     def _with_lags(
         self, number: int, stimuli: Sequence[Stimulus], word_index: pd.MultiIndex, view: pd.DataFrame
     ) -> pd.DataFrame:
-        """A view with the values of the words before, those of the chunk before too."""
+        """A view with the values of the words before each word, those of the chunk before among them."""
         import pandas as pd
 
         if not self._lagged:
@@ -381,20 +392,21 @@ def surprisal_table(
     unigrams: Unigrams | None = None,
     **settings: Any,
 ) -> pd.DataFrame:
-    """Return a data frame of words or sentences, the rows of one together, with surprisals in bits beside it.
+    """Return a data frame of words or sentences with surprisals in bits beside it.
 
-    Sentences, which are texts or lists of words, stand for the frame of their words, with sentence_id and word_id.
-    ``models`` is one model, or several by the names that their columns get: NAME_MODEL each (``shape="wide"``), or a
-    row for each model (``"long"``, with the column model); one without a name goes by its system's. ``sentence`` names
-    the column, or columns, that say which rows are one sentence, ``document`` the one that says which sentences are one
-    document; with ``fill_down`` an empty cell there is that of the row above. ``unigrams`` counts the training corpus.
-    The other arguments are those of ``treelm surprisal`` (``TableSettings``). A column of the name of a computed one
-    becomes own_NAME. Where rows are not those of the frame (``text_column`` without a target, ``sum_by``, ``end``,
-    punctuation apart), the table is the one that ``treelm surprisal`` writes.
+    ``frame`` has a word in each row, and the rows of a sentence stand together; or it is a sequence of sentences, each
+    a text or a list of words, which stand for the frame of their words with the columns sentence_id and word_id.
+    ``models`` is one model, or several by their names: these get columns NAME_MODEL (``shape="wide"``), or a row for
+    each model (``"long"``, with the column model). A model without a name goes by the name of its system. ``sentence``
+    names the column, or columns, whose equal cells make rows one sentence, ``document`` the column of documents. With
+    ``fill_down``, an empty cell in these columns is that of the row above. ``unigrams`` counts the words of the
+    training data. The other arguments are those of ``treelm surprisal`` (``TableSettings``). A column with the name of
+    a computed one becomes own_NAME. Where rows are not those of the frame (``text_column`` without a target,
+    ``sum_by``, ``end``, punctuation apart), the result is the table that ``treelm surprisal`` writes.
 
-    Warns of words that the model reads differently from the text (unknown, split), and of rows that may not be one
-    sentence (``sentence_rows``). Raises ``InputError`` for columns, words and frames that cannot be read; with
-    ``on_error="skip"`` the figures of such a sentence are missing, and a warning says why.
+    Warns about words that the model reads otherwise than they are written (unknown, split), and about rows that may not
+    be one sentence (``sentence_rows``). Raises ``InputError`` for columns, words and frames that cannot be read. With
+    ``on_error="skip"``, the values of such a sentence are missing instead, and a warning says why.
     """
     import pandas as pd
 
@@ -448,7 +460,7 @@ def surprisal_table(
 
 
 def _plain(values: pd.Series) -> Any:
-    """The values of a column in NumPy's types: whole numbers of which some are missing become floats."""
+    """The values of a column as NumPy types: whole numbers become floats if some are missing."""
     if values.dtype == "Int64":
         return values.to_numpy("float64", na_value=math.nan) if values.hasnans else values.to_numpy("int64")
     return values.infer_objects().array

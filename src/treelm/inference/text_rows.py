@@ -1,4 +1,7 @@
-"""Rows of a table that hold a sentence each, cut into what gets a figure: words, regions, or the target alone."""
+"""Rows of a table that hold one sentence each, divided into the parts that get a value.
+
+These are words, regions, or the target alone.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,18 @@ _MARKED = "mark the target as *target*, or remove them"
 
 
 class EverySentence:
-    """What every sentence of a text has, and its author may not have meant as words: its number, and marks."""
+    """What all sentences of a text have in common that may not have been meant as words: their numbers, and marks."""
 
     def __init__(self, mark: str = "", *, is_text: bool = True) -> None:
-        """Begin with no sentence, of a text or a table; ``mark`` is none of the marks."""
+        """Begin without a sentence, of a text or of a table.
+
+        ``mark`` is the character that divides sentences or surrounds targets, and does not count as a mark.
+        """
         self._count, self._is_numbered, self._marks, self._is_text = 0, True, {*_MARKS} - {*mark}, is_text
         self._round, self._alone = _ROUND - {mark}, {*_MARKS} - {*mark}
 
     def add(self, words: Sequence[str]) -> None:
-        """Take in a sentence."""
+        """Add a sentence."""
         self._count += 1
         number = next(filter(None, (word.strip("().:") for word in words[:2])), "")
         self._is_numbered &= number == str(self._count) and len(words) > 1
@@ -39,7 +45,7 @@ class EverySentence:
         self._round = {one for one in self._round if _stand_round(one, " ".join(words))}
 
     def check(self, where: str, target_column: str) -> None:
-        """Raise ``InputError`` if there are several sentences, each with a mark between words or around some."""
+        """Raise ``InputError`` if each of several sentences has a mark between its words, or around some of them."""
         marks = min(self._alone, default="") or min(self._round, default="")
         if not marks or self._count < 2:
             return
@@ -51,7 +57,7 @@ class EverySentence:
         raise InputError(f"every sentence has {found}, which would be read as words", where=where, remedy=remedy)
 
     def notes(self) -> Iterator[str]:
-        """What is to be said of it, if there are several sentences."""
+        """Yield notes about what several sentences have in common."""
         if self._is_numbered and self._count > 1:
             yield "every sentence begins with its number, which is read as a word: remove the numbers"
         if self._marks and self._count > 1:
@@ -63,7 +69,7 @@ class EverySentence:
 
 
 def _stand_round(mark: str, text: str) -> bool:
-    """Tell whether a mark, or a pair of them, stands once around words of a text, written to the first and the last."""
+    """Tell whether a mark, or a pair of marks, surrounds some words of a text, once, without spaces inside."""
     if [one for one in text if one in mark] != [mark[0], mark[-1]]:
         return False
     before, part, after = re.split(f"[{re.escape(mark)}]", text)
@@ -83,13 +89,15 @@ def text_rows(
     unreadable: Sequence[InputError] = (),
     remedy: str = "",
 ) -> tuple[list[SentenceRows], tuple[str, ...]]:
-    """The regions of each row's sentence, as ``sentence_rows`` gives the words of one; its arguments are these.
+    """The regions of the sentence in each row, as ``sentence_rows`` gives the words of sentences, and notes.
 
-    Without a target column the texts themselves say what the regions are: what separators cut, if there are any; the
-    target between asterisks; else words. Beside a target no other region has a row. A row is named by its cells in the
-    columns of sentences, else its number. Raises ``InputError`` for a column that is missing, for the first row whose
-    sentence or target cannot be read (``skipped`` collects these instead, unless no row is left), and where another
-    mark cuts every sentence, or stands around a part of it.
+    Without a target column, the texts themselves show the regions: the parts between separators, if there are any; the
+    target between asterisks; else the words. Beside a target, no other region has a row. A row is named by its cells in
+    the columns of sentences, or else by its number.
+
+    Raises ``InputError`` for a missing column, for the first row whose sentence or target cannot be read (``skipped``
+    collects these instead, unless no row is left), and if another mark divides every sentence or surrounds a part of
+    it.
     """
     numbered = [name for name in Columns().sentence if name not in names]
     given = list(rows)
@@ -119,7 +127,10 @@ def text_rows(
 
 
 def _mark_of(texts: Sequence[str], rows: RowSettings, source: str) -> str:
-    """What the texts say of regions. Raises ``InputError`` for a separator that is nowhere, and for both marks."""
+    """The mark that the texts have: the separator of regions, the asterisk around targets, or none ("").
+
+    Raises ``InputError`` for a separator that is in no text, and for texts with both marks.
+    """
     if rows.target_column:
         return ""
     separator = rows.region_separator
@@ -136,7 +147,10 @@ def _mark_of(texts: Sequence[str], rows: RowSettings, source: str) -> str:
 def _regions(
     text: str, mark: str, cells: Mapping[str, Cell], rows: RowSettings, where: str
 ) -> tuple[list[str], int | None]:
-    """The regions of a sentence, and which of them is the target, if one is. Raises ``InputError`` if that is open."""
+    """The regions of a sentence, and which of them is the target, if one is.
+
+    Raises ``InputError`` if that cannot be told with certainty.
+    """
     if rows.target_column:
         start, end = _place(word_of(cells[rows.target_column], where, "target"), words_of(text), rows, where)
     elif mark == MARK:
@@ -154,7 +168,7 @@ def _regions(
 
 
 def _place(target: str, words: Sequence[str], rows: RowSettings, where: str) -> tuple[int, int]:
-    """Where a target's words stand among those of its sentence, whatever marks are around them; end exclusive."""
+    """The place of a target among the words of its sentence, the end exclusive; marks around words do not count."""
     wanted = [bare(one) or one for one in words_of(target)]
     plain = [bare(one) or one for one in words]
     if rows.target_from:
@@ -171,7 +185,10 @@ def _place(target: str, words: Sequence[str], rows: RowSettings, where: str) -> 
 
 
 def _marked(text: str, where: str) -> tuple[str, int, int]:
-    """The text without its asterisks, and the words between which these stand, with the marks written to them."""
+    """The text without its asterisks, and the place of the words between them, the end exclusive.
+
+    Marks that are written together with these words belong to them.
+    """
     before, *rest = text.split(MARK)
     if len(rest) == 2 and words_of(rest[0]):
         target, after = rest

@@ -241,7 +241,7 @@ class StreamLM(LanguageModel, DocumentContext):
     def _reduce(
         self, hidden: Tensor, targets: Tensor, reduce: Callable[[Tensor, Tensor], Tensor]
     ) -> NDArray[np.float64]:
-        """(m, k) from what the decoder reads at m places (m, E) and what comes there (m,)."""
+        """The values (m, k) at m places, from what the decoder reads there (m, E) and the tokens that come (m,)."""
         parts = [slice(start, start + _ROWS) for start in range(0, len(targets), _ROWS)]
         return torch.cat([reduce(self._log_probs(hidden[part]), targets[part]) for part in parts]).cpu().numpy()
 

@@ -38,24 +38,25 @@ from treelm.models.structures import BOUNDARY
 _LOGITS = 1 << 27  # numbers that a batch may compute, half a gigabyte
 _ROWS = 64  # distributions that are looked at together
 _CACHE = "past_key_values"
-"""Name under which models give and take what they have read; state-space models have others, and read all again."""
+"""The name under which models give and take keys and values. State-space models have other names: they read everything
+again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CausalConfig:
-    """What is known of a model before it reads; its sizes stand in its own ``config.json``."""
+    """What is known of a model before it reads. Its sizes are in its own ``config.json``."""
 
     name: str
-    """Its name, as the folder or the hub has it."""
+    """Its name, by its folder or on the hub."""
     architecture: str
-    """The class that reads it, such as ``GPT2LMHeadModel``."""
+    """The class of transformers that reads it, such as ``GPT2LMHeadModel``."""
     context: int | None
-    """Tokens that it reads at once, the beginning of sequence included; None: as many as there are."""
+    """The number of tokens that it reads at once, the beginning of sequence included; None for any number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """What the model knows of one text."""
+    """What the model knows about one text."""
 
     start: int  # the first of the text's own tokens that it still sees
     own: tuple[int, ...]  # the model's tokens read so far
@@ -65,16 +66,16 @@ class _Row:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CausalState(IncrementalState):
-    """The texts, and what the model knows of each."""
+    """Texts, and what the model knows about each of them."""
 
     rows: tuple[_Row, ...]
 
 
 class CausalLM(LanguageModel, DocumentContext, Attention):
-    """Any causal language model of transformers; a text begins with its beginning of sequence.
+    """Any causal language model of transformers. A text begins with the beginning of sequence.
 
-    A sentence is scored by itself, as the text that its words make with blanks between them; ``score_document`` lets
-    sentences follow one another. Of a text longer than ``context`` the latest half is kept whenever it is full.
+    A sentence is scored by itself, as the text of its words with spaces between them. ``score_document`` reads
+    sentences as one text. When a text fills the ``context``, only its later half is kept.
     """
 
     system: ClassVar[str] = "hf"
@@ -98,12 +99,15 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
 
     @classmethod
     def owns(cls, header: dict[str, Any]) -> bool:
-        """Tell by a folder's ``config.json`` whether its model is one of transformers."""
+        """Tell by the ``config.json`` of a folder whether its model is one of transformers."""
         return isinstance(header.get("model_type"), str) and "format_version" not in header
 
     @classmethod
     def read_folder(cls, folder: Path) -> CausalLM:
-        """The model of a folder that transformers wrote. Raises ``InputError`` unless it is a causal language model."""
+        """Read the model in a folder that transformers wrote.
+
+        Raises ``InputError`` if it is not a causal language model.
+        """
         network, tokenizer, config = load_parts(folder)
         try:
             size = network.get_output_embeddings().weight.shape[0]
@@ -138,7 +142,7 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
     # Whole texts.
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Sum of -log p of every token and end, in nats, without gradient."""
+        """The sum of -log p of all tokens and ends, in nats, without gradient."""
         found = self._log_probs([batch.tokens_of(row) for row in range(len(batch))])
         total = -torch.tensor(sum(float(one.sum()) for one in found), dtype=torch.float64)
         return Losses.of(batch, {"word": Loss(sum=total, count=sum(map(len, found)))})
@@ -150,10 +154,10 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
         return [self._score_of(own, log_probs) for own, log_probs in zip(tokens, self._log_probs(tokens), strict=True)]
 
     def _score_document(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every token, given all before it, back to the first sentence: they are one text.
+        """Implement ``score_document``: the sentences are one text.
 
-        Only the last sentence has an end (of the text); for the model, that of any other is not an event: its log
-        probability is 0.
+        Only the last sentence has an end, that of the text. The ends of the others are no events for the model: their
+        log probability is 0.
         """
         words = [word for sentence in sentences for word in sentence]
         if not sentences:
@@ -175,14 +179,14 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
         return SentenceScore(log_probs=log_probs, word_of_token=words, is_lower_bound=False)
 
     def _check_segmentation(self, sentences: Sequence[Sequence[str]], tokens: Sequence[NDArray[np.int64]]) -> None:
-        """Raise ``InputError`` where a text has other tokens than its words have by themselves."""
+        """Raise ``InputError`` if a text has other tokens than its words have by themselves."""
         for words, own in zip(sentences, tokens, strict=True):
             if words and self.tokens.segment_text(words) != self._own(own.tolist()):
                 found = f"the tokenizer writes {' '.join(words)!r} in tokens that are not those of its words"
                 raise InputError(found, remedy="take a model whose tokens do not reach over blanks")
 
     def _own(self, tokens: Sequence[int]) -> list[int]:
-        """The model's own tokens, without the ends of words."""
+        """The model's own tokens among these: all but the ends of words."""
         return [token for token in tokens if token != self.tokens.end_of_word]
 
     @torch.no_grad()
@@ -215,7 +219,10 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
         return [found[0][stop - len(one) : stop + 1] for stop, one in zip(stops.tolist(), sentences, strict=True)]
 
     def _at_boundary(self, log_probs: Tensor, place: int) -> Tensor:
-        """log p (m, V + 2) of what begins a word or ends the text, from rows (m, V), the first at a place of a text."""
+        """Log p (m, V + 2) of what begins a word or ends the text, from rows (m, V) of log p of the model's tokens.
+
+        ``place`` is the place of the first row in its text.
+        """
         allowed = self._begins.expand_as(log_probs).clone()
         if place == 0:
             allowed[0] = self._begins_text
@@ -225,7 +232,7 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
         return torch.cat([found, torch.full_like(end, -torch.inf)[:, None], end[:, None]], 1)
 
     def _log_probs(self, sentences: Sequence[NDArray[np.int64]]) -> list[NDArray[np.float64]]:
-        """log p of every token and of the end of each text."""
+        """Log p of every token and of the end of each text."""
         own = [self._own(tokens.tolist()) for tokens in sentences]
         tables = [np.zeros((3, len(text) + 1)) for text in own]  # of each place: token, B, end
         for number, first, rows in self._log_softmax(own):
@@ -243,14 +250,20 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
         return found
 
     def _boundary(self, log_probs: Tensor, place: int) -> Tensor:
-        """log B of rows (m, V), the first of them at a place of its text: that a word begins here, or the text ends."""
+        """Log B (m,) from rows (m, V): log p that a word begins here or the text ends.
+
+        ``place`` is the place of the first row in its text.
+        """
         total = log_probs.masked_fill(~self._begins, -torch.inf).logsumexp(1)
         if place == 0:
             total[0] = log_probs[0].masked_fill(~self._begins_text, -torch.inf).logsumexp(0)
         return total
 
     def _first_seen(self, num_read: int) -> int:
-        """The first token of a text that is still seen when so many have been read: half of a full context is kept."""
+        """The first token of a text that the model still sees after ``num_read`` tokens.
+
+        When the context is full, half of it is kept. Raises ``InputError`` for a context of one token.
+        """
         if self.context is None or num_read < self.context:
             return 0
         if self.context < 2:
@@ -261,7 +274,10 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
 
     @torch.no_grad()
     def _log_softmax(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, Tensor]]:
-        """Number of a text, a place in it, and log p (m, V), float64, of its tokens, or end, from there; each once."""
+        """Yield the number of a text, a place in it, and log p (m, V), float64, of what comes there and after.
+
+        Each place of each text comes once.
+        """
         for number, place, read, row, places in self._segments(texts):
             own = read.logits[row, places]
             for first in range(0, len(own), _ROWS):
@@ -271,7 +287,7 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
     def _hidden_states(
         self, sentences: Sequence[Sequence[str]], choose: Callable[[Sequence[Tensor]], Tensor]
     ) -> list[NDArray[np.float64]]:
-        """The outputs of a layer after each word: the last one as transformers gives it, after the last norm."""
+        """Implement ``hidden_states``. The last layer is as transformers gives it: after the last norm."""
         batch = encode_words(sentences, self.vocabulary)
         tokens = [batch.tokens_of(number) for number in range(len(sentences))]
         texts = [self._own(own.tolist()) for own in tokens]
@@ -283,9 +299,9 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
 
     @torch.no_grad()
     def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
-        """Words and weights of a sentence by itself, the beginning of sequence before it being the first.
+        """The words of a sentence by itself, after the beginning of sequence, and the weights of each layer.
 
-        Raises ``InputError`` for one that is longer than the context, and for a model without attention.
+        Raises ``InputError`` for a sentence that is longer than the context, and for a model without attention.
         """
         tokens = encode_words([words], self.vocabulary).tokens
         own = self._own(tokens.tolist())
@@ -347,7 +363,7 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
         return before.after(tokens, self.vocabulary, rows=tuple(rows))
 
     def _start_after(self, sentences: Sequence[Sequence[str]]) -> CausalState:
-        """The state after the words of these sentences, which are one text with those that follow."""
+        """Implement ``start_after``: these sentences and those that follow are one text."""
         words = [word for sentence in sentences for word in sentence]
         tokens = encode_words([words], self.vocabulary).tokens
         row = self._reread(tuple(self._own(tokens.tolist())))
@@ -355,7 +371,10 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
 
     @torch.no_grad()
     def _next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next token), float64 (num_sentences, V + 2): tokens, the end of a word, the end of the text."""
+        """Log p of the next token, float64 (num_sentences, V + 2).
+
+        The columns are the tokens, the end of a word, and the end of the text.
+        """
         own = CausalState.own(state)
         found = []
         for tokens, row in zip(own.tokens, own.rows, strict=True):
@@ -380,7 +399,7 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
 
     @torch.no_grad()
     def _read(self, own: tuple[int, ...], start: int, tokens: Sequence[int], cache: dict[str, Any]) -> _Row:
-        """Read tokens behind a cache, which changes: it is a copy, so that no state ever does."""
+        """Read tokens after those in a cache, which changes. It is a copy, so that no state ever changes."""
         ids = torch.tensor([tokens], device=self.device)
         read = self.network(input_ids=ids, use_cache=True, **cache)
         log_probs = read.logits[0, -1].double().log_softmax(0)
@@ -389,20 +408,20 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
 
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-"""Fields of configs that bound the places of tokens."""
+"""The fields of configs that limit the number of places."""
 
 
 _REPEATED = re.compile(r".*(layer|expert|block|stage|head)s?|.*depth")
-"""Numbers of a config that say how often something is there."""
+"""The fields of a config that say how often a part of the network is repeated."""
 _MOST_REPEATED = 256  # where a tensor holds the weights of all
 _ROOM = 1 << 23  # elements beside those of the weights: masks of a long context above all
 
 
 def load_parts(folder: Path) -> tuple[Any, Any, CausalConfig]:
-    """Network in float32, tokenizer, and what is known of the model.
+    """Load the network in float32 and the tokenizer of a folder, and what is known about the model.
 
     Only what ``plain_copy`` leaves of the folder is read. Raises ``InputError`` for what transformers does not read,
-    for weights that are missing, for a network far larger than its weights, and for an export of ours.
+    for missing weights, for a network far larger than its weights, and for what ``treelm export`` wrote.
     """
     header, where = read_json(folder / CONFIG, remedy=HUB_FOLDER, most=MOST_CONFIG), str(folder)
     if header.get("model_type") == EXPORTED:
@@ -438,7 +457,7 @@ def load_parts(folder: Path) -> tuple[Any, Any, CausalConfig]:
 
 
 def _check_repeated(values: Any, most: int, where: str) -> None:
-    """Raise ``InputError`` for a config that says of more parts of a network than can have weights."""
+    """Raise ``InputError`` for a config that repeats a part of the network more often than it can have weights."""
     for key, value in values.items() if isinstance(values, dict) else ():
         if isinstance(value, int) and not 0 <= value <= most and _REPEATED.fullmatch(key):
             raise InputError(f"{key} = {value}, with weights of at most {most}", where=where, remedy=HUB_FOLDER)
@@ -446,7 +465,10 @@ def _check_repeated(values: Any, most: int, where: str) -> None:
 
 
 def _input_error(error: Exception, folder: Path, copy: Path) -> InputError:
-    """The error that users see for one of transformers, of safetensors, or of an import; ``copy`` is what they read."""
+    """The error that users see instead of one of transformers, of safetensors, or of an import.
+
+    ``copy`` is the folder that was read, for ``folder``.
+    """
     if is_out_of_memory(error):
         return OutOfMemory(str(folder))
     reason = " ".join(str(error).replace(str(copy), str(folder)).split()) or type(error).__name__

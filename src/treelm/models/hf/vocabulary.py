@@ -26,14 +26,15 @@ _REMEDY = "remove it, or take a model whose tokenizer marks where words begin"
 
 
 class CausalVocabulary(Vocabulary):
-    """Ids: those of the model's own tokens, as wide as its softmax (V), then the end of a word (V)."""
+    """Ids are those of the model's own tokens, as many as its softmax has (V); the end of a word has the id V."""
 
     kind: ClassVar[str] = "hf"
 
     def __init__(self, tokenizer: Any, *, size: int) -> None:
         """Take a tokenizer of transformers, and the number of tokens in the model's softmax.
 
-        Raises ``InputError`` for a tokenizer without an end of text, or whose tokens do not tell where words begin.
+        Raises ``InputError`` for a tokenizer without an end of text, and for one whose tokens do not show where words
+        begin.
         """
         self.tokenizer = tokenizer
         self.num_tokens = size
@@ -78,21 +79,21 @@ class CausalVocabulary(Vocabulary):
 
     @property
     def end_of_word(self) -> int:
-        """The id V of the end of a word; the end of a text has the next one, as everywhere."""
+        """The id V of the end of a word. The end of a text has the next one, as in every vocabulary."""
         return self.num_tokens
 
     def __len__(self) -> int:
-        """Number of tokens, the end of a word among them."""
+        """The number of tokens, the end of a word among them."""
         return self.num_tokens + 1
 
     def segment_text(self, words: Sequence[str]) -> list[int]:
-        """The model's own tokens of a text whose words stand between blanks, without the one before it."""
+        """The model's own tokens of a text, whose words have spaces between them, without the one before it."""
         return self._segment([" ".join(words)])[0]
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
-        """Write each form as the tokenizer does behind another word (or at the start of a text), and the end of a word.
+        """Encode each form as the tokenizer does after another word, or at the start of a text, with an end of a word.
 
-        Raises ``InputError`` for a form that it does not write as one word, such as one with a blank inside.
+        Raises ``InputError`` for a form that the tokenizer does not write as one word, such as one with a space inside.
         """
         if sentence_initial:
             pieces = self._segment(forms)
@@ -112,31 +113,31 @@ class CausalVocabulary(Vocabulary):
             raise InputError(f"the tokenizer does not write {form!r} as one word", remedy=_REMEDY)
 
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
-        """The tokenizer's unknown token for a form that it does not write completely, else None."""
+        """The tokenizer's unknown token for a form that it cannot write completely, else None."""
         if self._unknown is None or self._unknown not in self.encode([form], sentence_initial=sentence_initial).ids:
             return None
         return str(self.tokenizer.unk_token)
 
     def token(self, index: int) -> str:
-        """The token as the tokenizer calls it, such as ``Ġdog``; ``</w>`` for the end of a word."""
+        """The name of a token in the tokenizer, such as ``Ġdog``; ``</w>`` for the end of a word."""
         if index == self.end_of_word:
             return END_OF_WORD
         name = self.tokenizer.convert_ids_to_tokens(index) if index < len(self.tokenizer) else None
         return f"<{index}>" if name is None else str(name)  # rows of the softmax that no token has
 
     def spell(self, tokens: Sequence[int]) -> str:
-        """The word that the tokens write; bytes that are no UTF-8 together become U+FFFD."""
+        """The word that tokens spell. Bytes that are not UTF-8 together become U+FFFD."""
         names = [self.token(index) for index in tokens if index != self.end_of_word]
         return str(self.tokenizer.convert_tokens_to_string(names)).strip(BLANKS)
 
     @property
     def ends_word(self) -> NDArray[np.bool_]:
-        """Mask of the tokens (V + 1,): true for the end of a word alone."""
+        """Mask of the tokens (V + 1,): True for the end of a word alone."""
         return np.equal(np.arange(len(self)), self.end_of_word)
 
     @property
     def position_matters(self) -> bool:
-        """True if the first word of a text is written otherwise than the same word behind another one."""
+        """Whether the first word of a text has other tokens than the same word after another one."""
         return not self.marks_first
 
     @cached_property
@@ -147,5 +148,5 @@ class CausalVocabulary(Vocabulary):
         return {"kind": self.kind, "tokens": self.tokenizer.get_vocab(), "rules": rules, **special}
 
     def to_json(self) -> dict[str, Any]:
-        """The tokenizer's tokens and rules, which its fingerprint stands for; its own files are what it is kept in."""
+        """The tokens and rules of the tokenizer, for the fingerprint. The tokenizer is stored in files of its own."""
         return self._content

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub and of folders that transformers wrote: ``hf:NAME_OR_FOLDER`` stands for one."""
+"""Models of the Hugging Face hub, and of folders that transformers wrote: ``hf:NAME_OR_FOLDER`` names one."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ from treelm.io.json import read_json
 PREFIX = "hf:"
 CONFIG = "config.json"
 EXPORTED = "treelm"
-"""The ``model_type`` of what ``treelm export`` writes for transformers (``treelm.hf``)."""
+"""The ``model_type`` of the folders that ``treelm export`` writes for transformers (``treelm.hf``)."""
 HUB_FOLDER = "give a folder that transformers saved: config.json, weights in safetensors, and its tokenizer"
 """What to do about a folder that is not a model."""
 _FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken"]
-"""Files that a model may need; whatever else its repository has, code above all, is left there."""
+"""The files that a model may need. Whatever else its repository has, above all code, is not downloaded."""
 _SETTINGS = ("config.json", "tokenizer_config.json", "special_tokens_map.json", "model.safetensors.index.json")
-"""Files of settings, of which ``_plain`` keeps what is data. Others, those of adapters above all, are left out."""
+"""Files of settings, of which ``_plain`` keeps what is data. Other files of settings, above all those of adapters, are
+not used."""
 _OTHER_SETTINGS = re.compile(r".*(config|template).*\.json")
 _TOKENS = re.compile(r"\w+_(tokens?|tokens_decoder)")
-"""Keys whose strings are tokens, which may hold anything."""
+"""Keys whose strings are tokens, which may be any text."""
 _ELSEWHERE = re.compile(r"auto_map|custom|adapter|backbone|implementation|template|kernel|name_or|path|file|repo|url")
-"""In keys whose strings name code, a repository or another file."""
+"""Parts of keys whose strings name code, a repository or another file."""
 _NOT_A_NAME = re.compile(r"[/\\:@]")  # a repository, a function of one, a path
 _TOKENIZER = re.compile(r"\w*(Token|Backend)\w*")
 _QUANTIZED = ("quantization_config", "compression_config")
 
 
 def hub_folder(name: str) -> Path:
-    """The folder of a model by its path, or by its name on the hub (``gpt2``, ``gpt2@REVISION``).
+    """The folder of a model, by its path or by its name on the hub (``gpt2``, ``gpt2@REVISION``).
 
-    What the cache of the hub has is taken as it is; else it is downloaded there. Raises ``InputError`` for a name that
-    is none, or that cannot be downloaded, and for a folder without a model.
+    A model in the cache of the hub is used as it is; any other is downloaded there. Raises ``InputError`` for what is
+    neither a folder nor a name, for a model that cannot be downloaded, and for a folder without a model.
     """
     folder = Path(name).expanduser()
     if name and folder.is_dir():
@@ -75,11 +76,12 @@ def hub_folder(name: str) -> Path:
 
 @contextmanager
 def plain_copy(folder: Path) -> Iterator[Path]:
-    """A folder to read a model from, for as long as that takes, in which no setting names code or a repository.
+    """Yield a copy of a model's folder, to read it from, in which no setting names code or a repository.
 
-    What transformers would import or download for a setting, such as ``auto_map``, the ``base_model_name_or_path`` of
-    an adapter, or ``_attn_implementation = "owner/repository:function"``, is not in it. Weights and vocabularies are
-    links. Raises ``InputError`` for quantised weights, which need code beside transformers.
+    It lacks whatever transformers would import or download because of a setting, such as ``auto_map``, the
+    ``base_model_name_or_path`` of an adapter, or ``_attn_implementation = "owner/repository:function"``. Weights and
+    vocabularies are links. The copy is removed at the end. Raises ``InputError`` for quantised weights, which need code
+    outside transformers.
     """
     with tempfile.TemporaryDirectory(prefix="treelm-") as name:
         for file in sorted({file for pattern in _FILES for file in folder.glob(pattern)}):
@@ -100,7 +102,9 @@ def plain_copy(folder: Path) -> Iterator[Path]:
 
 
 def _plain(settings: Any, are_tokens: bool = False) -> Any:
-    """Numbers, tokens and plain names of settings, at any depth, without what could name code, a repository or a file.
+    """Settings, at any depth, without what could name code, a repository or a file.
+
+    Numbers, tokens and plain names stay.
 
     >>> _plain({"act": "gelu", "eos_token": "</s>", "auto_map": {"AutoModel": "code.Model"}, "x": "a/b:c"})
     {'act': 'gelu', 'eos_token': '</s>'}
@@ -114,7 +118,7 @@ def _plain(settings: Any, are_tokens: bool = False) -> Any:
 
 
 def _is_plain(key: str, value: Any) -> bool:
-    """Tell whether a setting is kept; of transformers' private ones none is."""
+    """Tell whether a setting is kept. transformers' private settings are not."""
     if key.startswith("_"):
         return False
     if key == "tokenizer_class":
@@ -125,7 +129,9 @@ def _is_plain(key: str, value: Any) -> bool:
 
 
 def name_parts(folder: Path) -> tuple[str, ...]:
-    """The parts of a folder's path, from which it is named; a copy in the cache of the hub has its name there.
+    """The parts of the path of a folder, from which it is named.
+
+    A copy in the cache of the hub has its name on the hub there.
 
     >>> name_parts(Path("/cache/models--openai-community--gpt2/snapshots/607a30d"))
     ('/', 'cache', 'openai-community', 'gpt2')
@@ -137,7 +143,7 @@ def name_parts(folder: Path) -> tuple[str, ...]:
 
 
 def save_parts(network: Any, tokenizer: Any, folder: Path) -> None:
-    """Write both as transformers does."""
+    """Write a network and its tokenizer as transformers does."""
     with quiet():
         network.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -145,7 +151,7 @@ def save_parts(network: Any, tokenizer: Any, folder: Path) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers' notes and bars off standard error."""
+    """Keep the messages and progress bars of transformers off standard error."""
     os.environ.setdefault("USE_HUB_KERNELS", "0")  # kernels of the hub are code that some models would download
     logger = logging.getLogger("transformers")
     level = logger.level

@@ -1,4 +1,4 @@
-"""Models that come with the package or a data package, by name: accepted wherever a run folder is."""
+"""Models that come with the package or with a data package. Their names may be given wherever a run folder may."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
-"""One folder a model, with the files of a run folder, a model card and expected scores."""
+"""A folder for each model, with the files of a run folder, a model card and expected scores."""
 _FOR_TRIALS = "examples, teaching, tests: many unknown words"
 PURPOSES = {
     "rnng-open-english": "reading times and syntax, with trees: the first choice; slow (beam search)",
@@ -33,22 +33,22 @@ PURPOSES = {
     "palm-open-english": "comparisons: an LSTM with attention over spans",
     **dict.fromkeys(("rnng-gum-open", "lstm-gum-open", "ngram-gum-open"), _FOR_TRIALS),
 }
-"""What each model is for; docs/pretrained.md has the figures behind it."""
+"""What each model is for. The figures behind it are in docs/pretrained.md."""
 
 
 class ShippedModel(NamedTuple):
-    """What is said of a model in a list."""
+    """What lists of models say about one of them."""
 
     name: str
     system: str
     megabytes: float
-    """Size of its folder."""
+    """The size of its folder."""
     purpose: str
-    """What to take it for."""
+    """What it is for."""
 
 
 def shipped_models() -> list[ShippedModel]:
-    """The models that are installed, by name."""
+    """The models that are installed, in the order of their names."""
     found = []
     for name, folder in sorted(_folders().items()):
         system = read_json(folder / CONFIG, remedy="install the package again")["system"]
@@ -58,35 +58,38 @@ def shipped_models() -> list[ShippedModel]:
 
 
 def models() -> pd.DataFrame:
-    """The trained models that can be loaded by name: name, system, megabytes and purpose of each."""
+    """The trained models that can be loaded by name: a data frame with name, system, megabytes and purpose."""
     import pandas as pd
 
     return pd.DataFrame(shipped_models())
 
 
 def shipped_names() -> list[str]:
-    """The names of the models in the package, and in those that are installed beside it."""
+    """The names of the models in the package and in the data packages that are installed."""
     return sorted(_folders())
 
 
 def missing_models() -> dict[str, str]:
-    """The names of models of data packages that are not here, with what to do to have them."""
+    """The names of models in data packages that are not installed, with what to do to install them."""
     here = _folders()
     return {name: one.install for one in DATA_PACKAGES for name in one.models if name not in here}
 
 
 def is_shipped_name(text: str) -> bool:
-    """Tell whether a text is the name of such a model, here or in a data package that is not installed, and no path."""
+    """Tell whether a text is the name of a model in the package or in a data package, installed or not."""
     return text in _folders() or text in missing_models()
 
 
 def is_shipped_folder(folder: Path) -> bool:
-    """Tell whether a folder is that of a model in an installed package, where nothing is written."""
+    """Tell whether a folder is that of a model in an installed package, into which nothing is written."""
     return folder in _folders().values()
 
 
 def shipped_folder(name: str) -> Path:
-    """The folder of a model in a package; raises ``InputError`` for another name, with what to install for it."""
+    """The folder of a model in a package.
+
+    Raises ``InputError`` for a model that is not installed, with what to install, and for an unknown name.
+    """
     folders, missing = _folders(), missing_models()
     if name in missing:
         raise InputError(f"model {name!r} is not installed", remedy=missing[name])
@@ -98,7 +101,7 @@ def shipped_folder(name: str) -> Path:
 
 
 def _folders() -> dict[str, Path]:
-    """The folder of each model, by name."""
+    """The folders of the models that are installed, by name."""
     places = [FOLDER, *(one.folder / FOLDER.name for one in DATA_PACKAGES if one.folder is not None)]
     found = [path.parent for place in places for path in place.glob(f"*/{CONFIG}")]
     return {folder.name: folder for folder in found if not folder.name.startswith(".")}  # that is one in the making
@@ -111,13 +114,13 @@ def check_given(run: str | Path) -> None:
 
 
 def find_run(run: str | Path, *, published: Iterable[str] = ()) -> Path:
-    """The folder that is meant by a path, by the name of a shipped model, or by ``hf:NAME_OR_FOLDER`` (``hub_folder``).
+    """The folder, or file, of a model: by its path, by the name of a shipped model, or by ``hf:NAME_OR_FOLDER``.
 
-    Or a file that another program keeps a model in (``treelm.models.FILES``).
+    A folder of that name comes first, then a file in which another program stores a model (``treelm.models.FILES``).
+    ``published`` are names of published models that may be given as well: the error lists them.
 
-    A folder of that name comes first. Raises ``InputError`` that lists the shipped models when there is none,
-    that says what to install for one of a data package, and for the empty text. ``published`` are names of published
-    models that may be given as well: they are only listed.
+    Raises ``InputError`` for the empty text, for a model of a data package that is not installed, with what to install,
+    and for anything else that is not there, with the names that may be given.
     """
     check_given(run)
     path = Path(run)

@@ -1,7 +1,7 @@
-"""Models on disk and on the hub: a directory with ``config.json``, ``vocabulary.json`` and ``model.safetensors``.
+"""Models on disk and on the hub: a folder with ``config.json``, ``vocabulary.json`` and ``model.safetensors``.
 
-Each file is written atomically. The weights hold the fingerprint of the vocabulary and a checksum of the config, so
-that files of different runs are not taken for one model. Nothing is pickled: loading never runs code.
+Each file is written atomically. The file of weights holds the fingerprint of the vocabulary and a checksum of the
+config, so that files of different runs are not taken for one model. Nothing is pickled: loading never runs code.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ _REPEATED = ("num_layers", "num_blocks")  # fields of configs that say how often
 
 
 def save_model(model: LanguageModel, directory: Path | str, *, keep_overrides: bool = False) -> None:
-    """Write a model; a crash leaves every file old or new, never half. The weights come last: they make it a model.
+    """Write a model into a folder. After a crash every file is either the old or the new one.
 
-    With ``keep_overrides``, the folder's own values of fields of the config (``read_overrides``) stay.
+    The weights are written last: with them the folder is a model. With ``keep_overrides``, the values of the config
+    that the folder overrides (``read_overrides``) stay.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -65,16 +66,19 @@ def save_model(model: LanguageModel, directory: Path | str, *, keep_overrides: b
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove what a crash while saving left beside the files of a model. Only for the one process that writes there."""
+    """Remove what a crash while saving has left beside the files of a model.
+
+    Only the one process that writes there may call it.
+    """
     for name in (CONFIG, VOCABULARY, WEIGHTS):
         for path in directory.glob(f".{name}.*"):
             path.unlink()
 
 
 def load_model(directory: Path | str) -> LanguageModel:
-    """Read a model, in evaluation mode on the CPU; raises ``InputError`` for anything that is not as it was saved.
+    """Read a model, in evaluation mode on the CPU: from a folder, or by whatever else ``find_run`` finds.
 
-    The name of a model that ships with the package will do as well (``persistence.shipped``).
+    Raises ``InputError`` for a folder without a model, and for files that are not as they were saved.
     """
     directory = find_run(directory)
     if foreign := _foreign_class(directory):
@@ -116,7 +120,7 @@ def load_model(directory: Path | str) -> LanguageModel:
 
 @dataclass(frozen=True, kw_only=True)
 class _Header:
-    """The content of ``config.json``; ``reading`` are overrides of the config."""
+    """The content of ``config.json``. ``reading`` are overrides of the config."""
 
     format_version: int
     system: str
@@ -129,7 +133,7 @@ class _Header:
 
 
 def describe_model(model: LanguageModel) -> dict[str, Any]:
-    """The content of ``config.json``: everything to build the network again but vocabulary and weights."""
+    """The content of ``config.json``: all that is needed to build the network, but vocabulary and weights."""
     description: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "treelm": __version__,
@@ -142,7 +146,7 @@ def describe_model(model: LanguageModel) -> dict[str, Any]:
 
 
 def _checksum(header: Mapping[str, Any]) -> str:
-    """Checksum of all that ``config.json`` says of the network and its data, whichever treelm wrote it."""
+    """A checksum of all that ``config.json`` says about the network and its data, whichever treelm wrote it."""
     values = {name: header[name] for name in ("system", "config", "labels")}
     return json_hash(values | ({"data_identity": found} if (found := header.get("data_identity")) else {}))
 
@@ -165,29 +169,32 @@ def _read_header(directory: Path) -> _Header:
 
 
 def read_data_identity(directory: Path) -> dict[str, str]:
-    """Hashes of the data that the model of a folder was trained on; none in folders of the first treelms."""
+    """Hashes of the data that the model in a folder was trained on; empty in folders of the first versions."""
     return {} if is_foreign(directory) else _read_header(directory).data_identity
 
 
 def read_overrides(directory: Path) -> dict[str, Any]:
-    """Values instead of the config's, which ``config.json`` may give under ``reading``; {} without any."""
+    """The values in ``config.json``, under ``reading``, that override those of the config; {} if there are none."""
     is_ours = (directory / CONFIG).is_file() and not is_foreign(directory)
     return _read_header(directory).reading if is_ours else {}
 
 
 def read_system(directory: Path) -> type[LanguageModel]:
-    """The class of the model of a folder; raises ``InputError`` for a description that is none."""
+    """The class of the model in a folder. Raises ``InputError`` for a ``config.json`` that cannot be read."""
     foreign = _foreign_class(directory)
     return foreign or system_class(_read_header(directory).system, where=str(directory / CONFIG))
 
 
 def is_foreign(directory: Path) -> bool:
-    """Tell whether a folder or file is another program's: models are read from it, and nothing is written there."""
+    """Tell whether a folder or file is that of another program: models are read from it, and nothing is written."""
     return _foreign_class(directory) is not None
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """The files with the weights of a model; none where there is no model yet. Other programs may cut them up."""
+    """The files with the weights of a model; none where there is no model yet.
+
+    Other programs may divide the weights among several files.
+    """
     whole = directory if directory.is_file() else directory / WEIGHTS
     if whole.exists():
         return [whole]
@@ -195,7 +202,10 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def _foreign_class(directory: Path) -> Any:
-    """The class of ``FOREIGN`` or ``FILES`` whose folder or file this is, or None: one of ours, or none at all."""
+    """The class of ``FOREIGN`` or ``FILES`` that reads a folder or file of another program.
+
+    None for a folder of treelm, or of nothing at all.
+    """
     if directory.is_file():
         return system_class(str(system_of_file(directory)))
     if not (directory / CONFIG).is_file():

@@ -1,7 +1,8 @@
-"""Tensor files: safetensors with a hash of the content, so that damage is found. Reading never runs code.
+"""Files of tensors: safetensors with a hash of the content, so that damage is found. Reading never runs code.
 
-Weights of models that ship are narrower on disk. Such a file says so in its metadata (``NARROWED``), and each tensor
-gets back the type that the network has; one of the wrong kind, or wider than the network's, is an error as elsewhere.
+The weights of models in packages are stored in narrower types. Such a file says so in its metadata (``NARROWED``), and
+each tensor is converted to the type that the network has. A tensor of another kind, or in a wider type than the
+network's, is an error as elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _FACTOR = 8  # initialisation may make copies
 
 
 def encode_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """Tensors as the bytes of a safetensors file; its metadata holds the hash of the content besides ``metadata``."""
+    """The bytes of a safetensors file with these tensors.
+
+    Its metadata holds the hash of the content besides ``metadata``.
+    """
     own = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     labels = dict(metadata or {})
     note = json.dumps({**labels, _HASH: content_hash(own, labels)})
@@ -38,7 +42,10 @@ def encode_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | 
 
 
 def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of a file; raises ``InputError`` when it is missing, truncated or altered."""
+    """Read the tensors and the metadata of a file.
+
+    Raises ``InputError`` if the file is missing, truncated or altered.
+    """
     if path.is_dir() or not path.exists():
         read_bytes(path, remedy=remedy)  # raises with the reason
     _check_header(path, remedy)
@@ -59,9 +66,9 @@ def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[st
 
 
 def sizes_of(path: Path, *, remedy: str) -> list[int]:
-    """Numbers of elements of the tensors in a file, which are not read.
+    """The numbers of elements of the tensors in a file, without reading them.
 
-    Raises ``InputError`` for what is no such file by its first bytes, and ``SafetensorError``.
+    Raises ``InputError`` if the first bytes are not those of such a file, and ``SafetensorError``.
     """
     _check_header(path, remedy)
     with safe_open(path, framework="pt") as file:
@@ -78,7 +85,7 @@ def _check_header(path: Path, remedy: str) -> None:
 
 
 def content_hash(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    """SHA-256 over names, types, shapes and bytes of tensors, and over the metadata."""
+    """The SHA-256 of names, types, shapes and bytes of tensors, and of the metadata."""
     digest = hashlib.sha256(repr(sorted(metadata.items())).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -88,7 +95,7 @@ def content_hash(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> 
 
 
 def check_same_tensors(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, where: str, remedy: str) -> None:
-    """Raise ``InputError`` at the first tensor that is missing, left over, or of another shape or type."""
+    """Raise ``InputError`` for the first tensor that is missing, superfluous, or of another shape or type."""
     for name in {**expected, **found}:
         is_form, wanted_form = (
             f"{str(one[name].dtype).removeprefix('torch.')} {tuple(one[name].shape)}" if name in one else "none"
@@ -100,7 +107,7 @@ def check_same_tensors(found: Mapping[str, Tensor], expected: Mapping[str, Tenso
 
 
 def widen(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors in the types of the network, where that loses nothing; others as they are."""
+    """Tensors in the types that the network has, where the conversion loses nothing; the others as they are."""
     wide = {}
     for name, tensor in tensors.items():
         wanted = expected[name].dtype if name in expected else tensor.dtype
@@ -110,18 +117,24 @@ def widen(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict
 
 
 class SizeLimit(TorchDispatchMode):
-    """Sees every operation of torch before it allocates, and raises ``InputError`` for far more than the weights hold:
-    of one tensor, or of all together."""
+    """A mode of torch that stops an operation which would allocate far more than the weights of a model need.
+
+    It sees every operation before it allocates, and raises ``InputError`` for a tensor that is too large, or for too
+    many elements in all.
+    """
 
     def __init__(self, sizes: Sequence[int], where: str, *, remedy: str, room: int = _ROOM) -> None:
-        """Begin to count elements; ``sizes`` are those of the weights, ``room`` is what may come on top."""
+        """Begin to count elements.
+
+        ``sizes`` are those of the weights, and ``room`` is the number of elements that may come in addition.
+        """
         super().__init__()  # type: ignore[no-untyped-call]
         self._most, self._left = max(sizes, default=0) + room, _FACTOR * (sum(sizes) + room)
         self._where, self._remedy = where, remedy
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Torch would import its compiler for this mode, which is half of a command's start."""
+        """Return False: else torch imports its compiler, which is half of the time in which a command starts."""
         return False
 
     def __torch_dispatch__(
