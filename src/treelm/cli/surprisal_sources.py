@@ -78,8 +78,6 @@ class SourceOptions(WorkerOptions, TableOptions):
 
         Prints how many words were unknown, impossible (of infinite bits) or not converged.
         """
-        import numpy as np
-
         from treelm.corpora.running_text import normalise
         from treelm.evaluation.human.material import score_material
         from treelm.inference.stimulus_advice import listed
@@ -101,7 +99,7 @@ class SourceOptions(WorkerOptions, TableOptions):
         counts = {
             "of several words in one cell": sum(len(word.split()) > 1 for word in material.words),
             "unknown": int(found.is_unknown.sum()),
-            "impossible": int((~np.isfinite(found.bits)).sum()),
+            "impossible": int((found.bits == float("inf")).sum()),
             "not converged": found.num_unconverged,
         }
         words = set(material.words if self.as_written else map(normalise, material.words))
