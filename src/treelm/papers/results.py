@@ -39,28 +39,26 @@ def gather(
     """
     table, rows = planned.table, results.rows if results else {}
     notes = dict.fromkeys((*table.notes, *(results.notes if results else ())))
-    cells: dict[tuple[str, str], Cell] = {}
+    cells = list[Cell]()
     for cell in planned.cells:
         for job in cell.jobs:
             found = kept(out / FOLDER / job.name, cell.measure) if cell.measure else None
             notes |= dict.fromkeys(found.notes if found else ())
         name, elsewhere = cell.column.name, table.texts(cell.row.elsewhere)
-        cells[cell.row.name, name] = replace(
-            _measured(cell, out, codes, not_yet),
-            printed=table.printed(cell.row).get(name) or elsewhere.get(name, ""),
-            is_elsewhere=name in elsewhere,
-            kept=table.texts(rows.get(cell.row.name, "")).get(name, ""),
-        )
+        printed = table.printed(cell.row).get(name) or elsewhere.get(name, "")
+        known = table.texts(rows.get(cell.row.name, "")).get(name, "")
+        own = _measured(cell, out, codes, not_yet)
+        cells.append(replace(own, printed=printed, is_elsewhere=name in elsewhere, kept=known))
     seconds = {}
     for row, jobs in planned.runs.items():
         logs = [found.values for job in jobs if (found := kept(out / FOLDER / job.name, Training()))]
         logs = [log for log in logs if "cpu_seconds" in log]
         if logs:
             seconds[row] = (fmean(log["cpu_seconds"] for log in logs), fmean(log["wall_seconds"] for log in logs))
-    for (name, _), cell in cells.items():
+    for cell in cells:
         if cell.row.note and (not cell.row.added or cell.ours or cell.kept):
-            notes[f"{name}: {cell.row.note}"] = None
-    return replace(planned, cells=[*cells.values()], kept=results, seconds=seconds, notes=[*notes])
+            notes[f"{cell.row.name}: {cell.row.note}"] = None
+    return replace(planned, cells=cells, kept=results, seconds=seconds, notes=[*notes])
 
 
 def _measured(cell: Cell, out: Path, codes: Mapping[str, int], not_yet: str) -> Cell:
