@@ -58,7 +58,7 @@ InfFloat = Annotated[float, BeforeValidator(lambda value: math.inf if value is N
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def configuration(cls: type[Config]) -> type[Config]:
-    """Decorate a class of settings: a frozen dataclass that raises ``InputError`` for values that cannot be."""
+    """Make a class of settings a frozen dataclass that raises ``InputError`` for values that are not allowed."""
     settings = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     checked: Any = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=settings)(cls)
     build = checked.__init__
@@ -103,7 +103,7 @@ def to_toml_values(config: Any) -> dict[str, Any]:
 
 
 def without_retired(config_class: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values without fields that were there once, where they have the one value that is left (``retired``)."""
+    """Values without fields that no longer exist, if they have the one value whose behaviour is left (``retired``)."""
     retired = getattr(config_class, "retired", {})
     return {name: value for name, value in values.items() if name not in retired or value != retired[name]}
 

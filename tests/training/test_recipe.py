@@ -77,8 +77,7 @@ def test_packaged_recipes_load(name: str) -> None:
 def test_schedules_in_shares_have_the_steps_that_trained_the_published_figures(
     name: str, num_steps: int, warmup_steps: int
 ) -> None:
-    training = load_recipe(name).training.in_steps(num_steps)
-    assert (training.warmup_steps, training.decay_steps) == (warmup_steps, num_steps)
+    assert load_recipe(name).training.schedule_steps(num_steps) == (warmup_steps, num_steps)
 
 
 def test_overrides_replace_fields(tmp_path: Path) -> None:

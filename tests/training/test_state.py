@@ -45,8 +45,8 @@ def test_learning_rates_rise_and_decay(steps: list[int], settings: dict, expecte
 def test_shares_of_a_run_are_its_steps_unless_steps_are_given(
     settings: dict, num_steps: int | None, warmup_steps: int, decay_steps: int | None
 ) -> None:
-    found = TrainingConfig(schedule="warmup", **settings).in_steps(num_steps)
-    assert (found.warmup_steps, found.decay_steps) == (warmup_steps, decay_steps)
+    found = TrainingConfig(schedule="warmup", **settings).schedule_steps(num_steps)
+    assert found == (warmup_steps, decay_steps)
 
 
 @pytest.mark.parametrize(

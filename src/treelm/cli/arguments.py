@@ -170,7 +170,7 @@ def is_given(options: Any, name: str) -> bool:
 
 
 def written(options: Any) -> list[str]:
-    """The arguments that ``parse`` reads these options from, without those that equal their defaults."""
+    """The arguments from which ``parse`` would read these options again, without those that equal their defaults."""
     positionals, words = list[str](), list[str]()
     for field, _, positional, names in arguments_of(type(options)):
         value = getattr(options, field.name)
@@ -183,7 +183,7 @@ def written(options: Any) -> list[str]:
 
 
 def parser_of(kind: type[Any], program: str) -> argparse.ArgumentParser:
-    """A parser that finds values of the fields that are given, and no others."""
+    """A parser for the fields of a class. Its result holds the fields that were given, and no others."""
     width = shutil.get_terminal_size().columns - 2
     paragraphs = (inspect.getdoc(kind) or "").replace("\nExample:", "\n\nExample:").split("\n\n")
     parser = _Parser(

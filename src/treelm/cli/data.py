@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from treelm.cli import NESTED
+from treelm.cli import EXIT_OK, NESTED
 from treelm.cli.arguments import Positional
-from treelm.cli.files import check_not_input, print_list
-from treelm.cli.options import Output
-from treelm.corpora.options import TreebankOptions
+from treelm.cli.files import check_not_input, print_list, report_skipped
+from treelm.cli.options import InputOptions, Output
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 from treelm.io.terminal import log, progress_bar
@@ -20,7 +19,7 @@ Action = Literal["list", "show", "statistics", "prepare", "text8", "annotate", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(TreebankOptions):
+class Arguments(InputOptions):
     """Corpora: the packaged one, those that you name in your catalogue, and your own files.
 
     list: names. show NAME: contents, licence, attribution. statistics NAME|FILE|FOLDER: sentences, tokens, types,
@@ -40,17 +39,11 @@ class Arguments(TreebankOptions):
     """Action to take."""
     names: Annotated[tuple[str, ...], Positional("NAME|FILE")] = ()
     """Names of corpora, or files."""
-    format: Literal["auto", "brackets", "conllu", "text"] = "auto"
-    """Format of the files."""
-    tags: Literal["present", "absent"] = "present"
-    """Presence of a part-of-speech tag over each word in brackets."""
     dependency_labels: Literal["plain", "upos"] = "plain"
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     preprocess: Preprocessing = "none"
     """Words as experiments have them, as data.preprocess of a recipe: prpn for parsing; mikolov: lower case, numbers as
     N, no punctuation."""
-    on_error: Literal["raise", "skip"] = "raise"
-    """skip: leave bad sentences out and report them."""
     output: Output = ""
     """Folder of the prepared corpus, or of text8's parts."""
     parts: Literal["90-5-5", "99-1"] = "90-5-5"
@@ -72,23 +65,17 @@ def main(options: Arguments) -> int:
     elif options.action == "show":
         print("\n".join(show(name) for name in options.names), end="")
     else:
-        {"statistics": _statistics, "prepare": _prepare, "text8": _text8}[options.action](options)
-    return 0
+        return {"statistics": _statistics, "prepare": _prepare, "text8": _text8}[options.action](options)
+    return EXIT_OK
 
 
-def _how(options: Arguments) -> dict[str, Any]:
-    """How files are read."""
-    names = ("format", "tags", "dependency_labels", "preprocess")
-    return {name: getattr(options, name) for name in names} | options.of_treebank()
-
-
-def _statistics(options: Arguments) -> None:
+def _statistics(options: Arguments) -> int:
     from treelm.corpora.catalog import corpus_entry, corpus_names
     from treelm.corpora.corpus import PreparedCorpus, is_prepared
     from treelm.corpora.data_config import DataConfig, prepared_split
     from treelm.figures.tables import print_table, statistics_table
 
-    config = DataConfig(**_how(options), on_error=options.on_error)
+    config = DataConfig(**vars(options.read_options()), on_error=options.on_error)
     columns = dict[str, PreparedCorpus]()
     with progress_bar("reading", None, unit="thousand sentences") as advance:
         for name in options.names:
@@ -101,11 +88,11 @@ def _statistics(options: Arguments) -> None:
                 own = replace(config, train=name)
                 columns[name] = prepared_split(own, "train", on_block=advance)
     print_table(statistics_table(columns), wide=not sys.stdout.isatty())
+    return report_skipped(error for corpus in columns.values() for error in corpus.skipped)
 
 
-def _prepare(options: Arguments) -> None:
+def _prepare(options: Arguments) -> int:
     from treelm.corpora.preparing import prepare
-    from treelm.corpora.readers import ReadOptions
 
     if not options.output:
         raise InputError("no folder for the prepared corpus", remedy="add --output FOLDER")
@@ -113,14 +100,15 @@ def _prepare(options: Arguments) -> None:
         corpus = prepare(
             list(options.names),
             Path(options.output),
-            options=ReadOptions(**_how(options)),
+            options=options.read_options(),
             on_error=options.on_error,
             on_block=advance,
         )
     log(f"{len(corpus):,} sentences, {corpus.num_tokens:,} tokens in {options.output}")
+    return report_skipped(corpus.skipped)
 
 
-def _text8(options: Arguments) -> None:
+def _text8(options: Arguments) -> int:
     from treelm.corpora.preparing import TEXT8_PARTS, split_text8
 
     if not options.output or len(options.names) != 1:
@@ -129,3 +117,4 @@ def _text8(options: Arguments) -> None:
     check_not_input(outputs.values(), options.names)
     for part, number in split_text8(Path(options.names[0]), Path(options.output), options.parts).items():
         log(f"{number:,} characters in {outputs[part]}")
+    return EXIT_OK

@@ -54,7 +54,11 @@ def open_output(path: str) -> Iterator[IO[str]]:
 
 @contextmanager
 def open_table(path: str, names: Sequence[str], separator: str = "") -> Iterator[Write]:
-    """Open what a table is written into, and give what writes rows. The ending of its name tells the separator."""
+    """Open a file to write a table into, write its header, and give a function that appends the rows of a data frame.
+
+    The separator follows from the ending of the name, unless it is given. Raises ``InputError`` as ``open_output``
+    does.
+    """
     with open_output(path) as stream:
         yield text_writer(stream, names, separator or SEPARATORS.get(Path(path).suffix.lower(), ""))
 
@@ -68,7 +72,7 @@ def check_items(path: str, inputs: Iterable[str | Path]) -> None:
 
 
 def write_items(path: str, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Write the items of every model into one table, which says in a column whose they are; nothing without a path."""
+    """Write the items of every model into one table with a column ``model``; nothing is written without a path."""
     if path:
         import pandas as pd
 
@@ -95,7 +99,10 @@ def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path])
 
 
 def _file_status(path: str | Path, stream: IO[str] | None) -> os.stat_result | None:
-    """Status of a regular file; None for what is not there, folders, devices and pipes, which writing does not harm."""
+    """Status of a regular file; None for what does not exist, and for folders, devices and pipes.
+
+    Writing does no harm to what is read from these.
+    """
     try:
         status = os.fstat(stream.fileno()) if str(path) == "-" and stream is not None else os.stat(path)
     except (OSError, ValueError):  # reported where it is opened; a stream may be closed, or no file

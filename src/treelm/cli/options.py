@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,6 +21,7 @@ from treelm.models.capabilities import Searching, set_search
 from treelm.models.search.options import BeamSizes, SearchOptions
 
 if TYPE_CHECKING:
+    from treelm.corpora.readers import ReadOptions
     from treelm.corpora.sentence import Sentence
     from treelm.inference.processes import Compute
     from treelm.models.base import LanguageModel
@@ -46,12 +47,18 @@ class InputOptions(TreebankOptions):
     on_error: Literal["raise", "skip"] = "raise"
     """raise: stop at the first bad sentence. skip: leave it out, report all at the end, exit with code 3."""
 
+    def read_options(self) -> ReadOptions:
+        """The options of reading files: those that this subcommand has, the others by default."""
+        from treelm.corpora.readers import ReadOptions
+
+        names = [one.name for one in fields(ReadOptions) if hasattr(self, one.name)]
+        return ReadOptions(**{name: getattr(self, name) for name in names})
+
     def read(self, path: str, skipped: list[InputError] | None, *, empty_lines: bool = False) -> Iterator[Sentence]:
         """The sentences of a file or of standard input, as ``read_sentences`` reads them with these options."""
         from treelm.corpora.readers import read_sentences
 
-        how: dict[str, Any] = {"format": self.format, "tags": self.tags, "empty_lines": empty_lines}
-        return read_sentences(path, skipped=skipped, **how, **self.of_treebank())
+        return read_sentences(path, self.read_options(), skipped=skipped, empty_lines=empty_lines)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +98,7 @@ class WorkerOptions(ModelOptions, WorkerSettings):
     """Options of computing with a run, in one process or several."""
 
     def workers(self, run: str) -> AbstractContextManager[Compute]:
-        """What computes with the model of a run: this process, or several others."""
+        """Give what computes with the model of a run: this process, or several others."""
         from treelm.inference.processes import model_workers
 
         return model_workers(run, self.processes)
@@ -150,7 +157,10 @@ class ScoringOptions(WorkerOptions, ModelNames, TableOptions):
     """File to write: a row for each item and model, with its bits; .tsv or .csv."""
 
     def load_each(self, runs: Sequence[str]) -> dict[str, tuple[str, LanguageModel]]:
-        """Runs with their models, by name; what is wrong with the last is reported before the first has scored."""
+        """Load the models of all runs: by name, each run with its model.
+
+        All are loaded before the first one scores, so that an error in the last run is reported before any work.
+        """
         names = self.names_of(runs)
         return {name: (run, self.load(run, predicts_words=True)) for name, run in zip(names, runs, strict=True)}
 

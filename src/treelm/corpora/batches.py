@@ -66,7 +66,10 @@ class BatchesConfig:
 def arrange(
     lengths: NDArray[np.int64], config: BatchesConfig, generator: np.random.Generator | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Order of an epoch's sentences, and the group's number at each place; without a generator nothing is drawn."""
+    """The order of an epoch's sentences, and the number of the group at each place.
+
+    Without a generator nothing is drawn at random.
+    """
     places = np.arange(len(lengths))
     drawn = places if generator is None else generator.permutation(len(lengths))
     if config.scheme == "sort-in-groups":

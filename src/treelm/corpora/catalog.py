@@ -28,7 +28,7 @@ _PREFIXES = ("", "ptb.", "wiki.")  # of the files of Mikolov's Penn Treebank and
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusEntry:
-    """A corpus of the catalogue: for each split the same sentences in one or more formats."""
+    """A corpus of the catalogue. Each split has the same sentences in one or more formats."""
 
     name: str
     description: str = ""

@@ -118,7 +118,7 @@ def prepared(
 
 
 def _status(source: str | Path) -> tuple[int, ...] | None:
-    """What changes with a file; None of what is no regular file."""
+    """Properties of a regular file that change when it is written; None for anything else."""
     if not os.path.isfile(source):
         return None
     status = os.stat(source)

@@ -132,7 +132,10 @@ def _opener_of(content: bytes) -> Any:
 
 
 class _Unpacking(io.RawIOBase):
-    """The content of packed data, as long as it is not far longer than these: a few kilobytes could be anything."""
+    """The content of packed data, which is refused when it becomes far larger than they are.
+
+    Without a limit, a few kilobytes could unpack to any size.
+    """
 
     def __init__(self, packed: IO[bytes], opener: Any, name: str) -> None:
         """Read from a stream; ``name`` is for messages."""

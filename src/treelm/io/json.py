@@ -12,7 +12,7 @@ from typing import Any
 from treelm.errors import InputError
 from treelm.io.files import MOST_SETTINGS, read_bytes
 
-_CHECKSUM = "sha256"
+CHECKSUM = "sha256"  # the key of a checksum
 
 
 def read_json(path: Path, *, remedy: str, most: int = MOST_SETTINGS) -> dict[str, Any]:
@@ -59,15 +59,15 @@ def json_hash(values: Any) -> str:
 def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with their hash."""
     written = json.loads(json_text(values))  # as it will be read again: its keys are strings
-    return {**written, _CHECKSUM: json_hash(written)}
+    return {**written, CHECKSUM: json_hash(written)}
 
 
 def without_checksum(values: Any) -> dict[str, Any] | None:
     """The values without their hash; None if they are not those that the checksum is of."""
     if not isinstance(values, dict):
         return None
-    content = {name: value for name, value in values.items() if name != _CHECKSUM}
-    return content if values.get(_CHECKSUM) == json_hash(content) else None
+    content = {name: value for name, value in values.items() if name != CHECKSUM}
+    return content if values.get(CHECKSUM) == json_hash(content) else None
 
 
 def line_with_checksum(values: Mapping[str, Any]) -> bytes:

@@ -64,7 +64,10 @@ def check_table_name(path: str) -> None:
 
 
 def text_writer(stream: IO[str], names: Sequence[str], separator: str) -> Write:
-    """Write the header of a text, and give what appends rows: floats with six digits, ``NA`` for what is missing."""
+    """Write the header of a table as text, and give a function that appends the rows of a data frame.
+
+    Floats have six digits after the point, and ``NA`` stands for what is missing.
+    """
     print(tsv_row(names, separator), file=stream)
 
     def write(frame: pd.DataFrame) -> None:
@@ -202,7 +205,7 @@ def _sheet_text(path: Path) -> str:
 
 
 def cell_text(value: Any) -> str:
-    """A cell of a workbook or a data frame as it would stand in a text.
+    """The text of a cell of a workbook or a data frame, as it would stand in a text file.
 
     >>> cell_text(True), cell_text(1984.0), cell_text(0.5), cell_text(None)
     ('TRUE', '1984', '0.5', '')

@@ -84,7 +84,7 @@ class _Enduring:
 
 
 def notes() -> Callable[[str], None]:
-    """Give what logs a text, unless it has logged another one less than half a minute ago."""
+    """Give a function that logs a text, unless it has logged another one less than half a minute before."""
     last = time.monotonic()
 
     def note(text: str) -> None:
@@ -98,7 +98,7 @@ def notes() -> Callable[[str], None]:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Show in a terminal what goes on, such as "loading rnng-gum-open"."""
+    """Show in a terminal, while the block runs, what is being done, such as "loading rnng-gum-open"."""
     global _has_bar
     if _has_bar or sys.stderr is None or not sys.stderr.isatty():
         yield
@@ -115,10 +115,10 @@ def doing(what: str) -> Iterator[None]:
 def progress_bar(
     what: str, total: int | None, *, unit: str = "sentences", shares_terminal: bool = False
 ) -> Iterator[Callable[[], None]]:
-    """Give what to call after each sentence: a bar on standard error, or a line now and then if it is not a terminal.
+    """Give a function to call after each sentence: it moves a bar on standard error, or logs a line every half minute.
 
-    What is counted may be other than sentences: ``unit`` is its name, for the line. With ``shares_terminal`` there is
-    nothing if what is written goes to the terminal too, where one would stand in the other.
+    The bar is for terminals and the lines for all else. ``unit`` names what is counted, if it is not sentences. With
+    ``shares_terminal`` nothing is shown if standard output is the same terminal, where the two would get mixed up.
     """
     global _has_bar
     console = stderr_console()

@@ -21,7 +21,7 @@ from torch import Tensor
 from treelm.configs import from_plain
 from treelm.errors import InputError, OutOfMemory
 from treelm.io.atomic import atomic_directory, flush_directory, write_durably
-from treelm.io.json import encode_json, finite, json_hash, read_json
+from treelm.io.json import CHECKSUM, encode_json, read_json, with_checksum, without_checksum
 from treelm.models.persistence.tensors import encode_tensors, read_tensors
 from treelm.training.state import TrainingState
 
@@ -58,13 +58,12 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint, *, keep: int) -> None:
     for left in directory.glob(".*"):
         shutil.rmtree(left)
     header = {"format_version": FORMAT_VERSION, "tensors": sorted(checkpoint.tensors)}
-    values = finite({**header, "state": asdict(checkpoint.state), **checkpoint.values})  # as it will be read again
-    checksum = json_hash(values)
+    values = with_checksum({**header, "state": asdict(checkpoint.state), **checkpoint.values})
     names = (directory / f"step-{checkpoint.state.step:08d}.{number}" for number in count())
     with atomic_directory(next(name for name in names if not name.exists())) as new:
         for name, tensors in checkpoint.tensors.items():
-            write_durably(new / f"{name}.safetensors", encode_tensors(tensors, {"state": checksum}))
-        write_durably(new / _STATE, encode_json({**values, "sha256": checksum}))
+            write_durably(new / f"{name}.safetensors", encode_tensors(tensors, {"state": values[CHECKSUM]}))
+        write_durably(new / _STATE, encode_json(values))
         flush_directory(new)
     flush_directory(directory)
     for path in checkpoint_paths(run)[:-keep]:
@@ -99,9 +98,9 @@ def newest_checkpoint(run: Path) -> Checkpoint | None:
 def read_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint of a folder; raises ``InputError`` for one that is not as it was written."""
     where = str(path / _STATE)
-    values = read_json(path / _STATE, remedy=REMEDY)
-    checksum = values.pop("sha256", None)
-    if checksum != json_hash(values):
+    written = read_json(path / _STATE, remedy=REMEDY)
+    values = without_checksum(written)
+    if values is None:
         raise InputError("damaged or altered", where=where, remedy=REMEDY)
     if values.get("format_version") != FORMAT_VERSION:
         found = f"format_version = {values.get('format_version')!r}, this treelm reads {FORMAT_VERSION}"
@@ -120,7 +119,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     for name in names:
         file = path / f"{name}.safetensors"
         tensors[name], metadata = read_tensors(file, remedy=REMEDY)
-        if metadata.get("state") != checksum:
+        if metadata.get("state") != written[CHECKSUM]:
             raise InputError("belongs to another checkpoint", where=str(file), remedy=REMEDY)
     return Checkpoint(state=state, values=values, tensors=tensors, where=where)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -193,13 +192,16 @@ class TrainingConfig:
         lengths = LIMITS_OF_TIME if self.has_shares else LIMITS
         return (*lengths, "devices", "num_nodes", "timeout_minutes", "cuda_graphs", "fused_kernels")
 
-    def in_steps(self, num_steps: int | None) -> TrainingConfig:
-        """This config with its schedule in steps, for a run of so many; None where nothing depends on that."""
+    def schedule_steps(self, num_steps: int | None) -> tuple[int, int | None]:
+        """The steps of the warm-up, and the step at which the decay arrives at 0 (None: never).
+
+        ``num_steps`` is the length of the run, of which they may be shares; None where nothing depends on it.
+        """
         length = self.decay_steps or num_steps or 0
-        warmup, decay = self.warmup_steps or int(self.warmup * length), self.decay_steps
-        if self.has_shares and self.decay in _TO_ZERO:
-            decay = max(length, warmup + 2)  # so that a run of a step or two learns something too
-        return replace(self, warmup_steps=warmup, decay_steps=decay)
+        warmup = self.warmup_steps or int(self.warmup * length)
+        if self.decay not in _TO_ZERO:
+            return warmup, None
+        return warmup, self.decay_steps or max(length, warmup + 2)  # a run of a step or two learns something too
 
 
 LIMITS_OF_TIME = ("max_minutes", "max_cpu_minutes")  # fields whose effect depends on the machine's speed

@@ -37,7 +37,10 @@ def rank_and_size() -> tuple[int, int, int]:
 
 
 class ProcessGroup:
-    """This process and the others. Alone, every method does what it says without asking anybody."""
+    """This process and the others that train with it.
+
+    A process alone is a group of one, and none of its methods communicates.
+    """
 
     rank: int = 0
     size: int = 1

@@ -21,7 +21,7 @@ from treelm.training.config import TrainingConfig
 
 @contextmanager
 def numerics(config: TrainingConfig) -> Iterator[None]:
-    """Threads, precision of matrix products and determinism as the config wants them, for the block only."""
+    """Set threads, precision of matrix products and determinism as the config says, for the block only."""
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     settings: Any = torch.utils.deterministic  # its module type hides the property from type checkers
@@ -48,7 +48,7 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
 
 @contextmanager
 def low_precision(device: Literal["cuda", "cpu"], config: TrainingConfig) -> Iterator[None]:
-    """The forward pass in the precision of the config: autocast, and its like for hand-written gradients."""
+    """Compute forward passes in the precision of the config: by autocast, and in hand-written gradients."""
     is_low = config.precision == "bf16"
     with torch.autocast(device, dtype=torch.bfloat16, enabled=is_low), matmul_precision("bf16" if is_low else "fp32"):
         yield

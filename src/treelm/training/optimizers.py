@@ -106,15 +106,15 @@ class ScheduledOptimizer:
     def __init__(self, model: nn.Module, config: TrainingConfig, state: TrainingState) -> None:
         """The optimizer that the state's epoch calls for; raises ``InputError`` for patterns that fit no parameter."""
         self._model, self._config, self._state = model, config, state
-        self._schedule = config
+        self._num_steps: int | None = None  # of the run
         self.optimizer = build_optimizer(model, config, epoch=state.epoch)
         self.averages = WeightAverages()
         if config.optimizer == "asgd":  # averages from the first step
             state.averaging.begin(0)
 
     def begin_epoch(self, num_steps: int) -> None:
-        """Count the steps of the run, of which a schedule may be shares, by those of the present epoch."""
-        self._schedule = self._config.in_steps(self._state.num_steps(self._config, num_steps))
+        """Work out the length of the run, of which a schedule may be shares, if all its epochs have ``num_steps``."""
+        self._num_steps = self._state.num_steps(self._config, num_steps)
 
     def before_step(self, batch: Batch) -> None:
         """Go from Adam to ASGD where it is time, and set the learning rate."""
@@ -127,7 +127,7 @@ class ScheduledOptimizer:
         peak = config.asgd_learning_rate if is_late else config.learning_rate
         scale = batch.learning_rate_scale if isinstance(batch, StreamBatch) else 1.0
         for group in self.optimizer.param_groups:
-            group["lr"] = state.learning_rate.at(state.step + 1, self._schedule, peak=peak) * scale
+            group["lr"] = state.learning_rate.at(state.step + 1, config, self._num_steps, peak=peak) * scale
 
     def after_step(self) -> None:
         """Average in the weights of a step that was made."""

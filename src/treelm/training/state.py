@@ -37,9 +37,15 @@ class LearningRate:
     factor: float = 1.0  # of the plateau schedule
     plateau: Patience = field(default_factory=Patience)
 
-    def at(self, step: int, config: TrainingConfig, *, peak: float | None = None) -> float:
-        """The learning rate of an update; the first one is step 1. ``peak`` stands in for that of the config."""
-        factors = {"plateau": self.factor, "warmup": warmup_factor(step, config)}
+    def at(
+        self, step: int, config: TrainingConfig, num_steps: int | None = None, *, peak: float | None = None
+    ) -> float:
+        """The learning rate of an update; the first one is step 1.
+
+        ``num_steps`` is the length of the run, of which a schedule may be shares; ``peak`` replaces the peak learning
+        rate of the config.
+        """
+        factors = {"plateau": self.factor, "warmup": warmup_factor(step, config, num_steps)}
         return (config.learning_rate if peak is None else peak) * factors.get(config.schedule, 1.0)
 
     def observe(self, dev_loss: float, config: TrainingConfig) -> None:
@@ -70,15 +76,15 @@ class AveragingStart:
         self.earlier.append(dev_loss)
 
 
-def warmup_factor(step: int, config: TrainingConfig) -> float:
-    """Linear rise to 1 at ``warmup_steps``; then constant, 1/sqrt(step), or linear or half a cosine to 0."""
-    warmup = config.warmup_steps
+def warmup_factor(step: int, config: TrainingConfig, num_steps: int | None = None) -> float:
+    """Linear rise to 1 over the warm-up; then constant, 1/sqrt(step), or linear or half a cosine to 0."""
+    warmup, end = config.schedule_steps(num_steps)
     if step <= warmup:
         return step / warmup
     if config.decay == "inverse-sqrt":  # Vaswani et al. 2017, section 5.3, scaled to a peak of 1
         return math.sqrt(max(warmup, 1) / step)
-    if config.decay_steps is not None:
-        left = max(0.0, (config.decay_steps - step) / (config.decay_steps - warmup))
+    if end is not None:
+        left = max(0.0, (end - step) / (end - warmup))
         return left if config.decay == "linear" else 0.5 * (1 - math.cos(math.pi * left))
     return 1.0
 

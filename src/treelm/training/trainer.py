@@ -257,7 +257,7 @@ class Trainer:
     """A run in progress, in a folder that the caller has locked: its state, optimizer, log and hidden states."""
 
     def __init__(self, setup: Setup, run: Path, group: ProcessGroup, *, resumes: bool) -> None:
-        """Take what a recipe was made into; with ``resumes``, the newest checkpoint in ``run`` is gone on from."""
+        """Train what ``set_up`` has made, in the folder ``run``; with ``resumes``, go on from its newest checkpoint."""
         self.setup, self.model, self.config = setup, setup.model, setup.recipe.training
         self.run, self.group, self.resumes = run, group, resumes
         self.state = TrainingState()
@@ -303,7 +303,7 @@ class Trainer:
                     update = update_weights(
                         self.model, optimizer, batch, config, step, group, self.carried, next_batch=following
                     )
-                    self.carried = update.carried if config.batches == "stream" else {}
+                    self.carried = update.carried
                     state.step += 1
                     self.optimizer.after_step()
                     state.step_in_epoch += 1

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -152,20 +152,11 @@ def update_weights(
         divisor = batch.num_targets
     else:
         divisor = int(batch.num_words.sum()) if config.normalise_loss == "word" else len(batch)
-
-    def backward(losses: Losses) -> None:
-        (losses.total / divisor).backward()  # type: ignore[no-untyped-call]
-
-    def draws(shard: int) -> AbstractContextManager[object]:
-        """Random numbers that belong to the shard; the whole batch of a single process goes on with the global ones."""
-        if config.shards is None and group.size == 1:
-            return nullcontext()
-        return shared_draws(seed_shard(config.seed, step, shard, next(model.parameters()).device))
-
+    is_whole = config.shards is None and group.size == 1  # then random numbers go on from those of the step before
     shards = {shard: rows for shard, rows in own_shards(len(batch), config, group).items() if rows.start < rows.stop}
     with cuda_graphs(wanted=config.cuda_graphs), fused_kernels(config.fused_kernels), group.raise_together():
         parts, following = losses_in_parts(
-            model, batch, config, shards=shards, carried=carried, draws=draws, backward=backward
+            model, batch, config, shards, carried, divisor=divisor, step=None if is_whole else step
         )
     group.sum_gradients(model)
     parameters = [parameter for one in optimizer.param_groups for parameter in one["params"]]
@@ -174,8 +165,8 @@ def update_weights(
     numbers = torch.stack([norm.double(), *(losses.total.detach().double() for losses, _ in parts)])
     optimizer.found_inf = numbers.isfinite().all().logical_not().float()  # type: ignore[attr-defined]
     optimizer.step()
-    is_whole = config.micro_batch_size is None and config.shards is None and group.size == 1
-    if next_batch is not None and is_whole and isinstance(model, PlansBatches):
+    is_one = is_whole and config.micro_batch_size is None
+    if next_batch is not None and is_one and isinstance(model, PlansBatches):
         with fused_kernels(config.fused_kernels):
             model.plan_ahead(next_batch)
     with group.raise_together():
@@ -198,30 +189,33 @@ def losses_in_parts(
     model: LanguageModel,
     batch: Batch,
     config: TrainingConfig,
-    *,
     shards: Mapping[int, slice],
     carried: ShardStates,
-    draws: Callable[[int], AbstractContextManager[object]] = nullcontext,
-    backward: Callable[[Losses], None] | None = None,
+    *,
+    divisor: int | None = None,
+    step: int | None = None,
 ) -> tuple[list[tuple[Losses, tuple[str, ...]]], ShardStates]:
     """The losses of the rows of a batch that ``shards`` names, by part, with the names of the rows; and hidden states.
 
-    Each shard is computed within its random ``draws``, and ``backward`` gets the losses of each part. The losses that
-    are returned have no gradient; the hidden states are those of a stream after the batch, by shard. When memory is
-    exhausted, all is computed again in parts of half the size.
+    With a ``divisor``, gradients of the losses divided by it are added up in the parameters; the losses that are
+    returned have no gradient. With a ``step``, each shard has random numbers of its own, which follow from seed, step
+    and shard. The hidden states, by shard, are those of a stream after the batch; ``carried`` are those before it. When
+    memory is exhausted, all is computed again in parts of half the size.
 
     Raises ``InputError`` for a single row that does not fit into memory, and for a batch that does not and cannot be
     split.
     """
-    size, device = config.micro_batch_size if backward else None, device_of(model)
+    size = None if divisor is None else config.micro_batch_size
+    device, place = device_of(model), next(model.parameters()).device
     while True:
-        if backward:
+        if divisor is not None:
             model.zero_grad(set_to_none=True)
         found, following, part = list[tuple[Losses, tuple[str, ...]]](), ShardStates(), batch
         losses: Losses | None = None
         try:
             for shard, rows in shards.items():
-                with draws(shard):
+                generator = None if step is None else seed_shard(config.seed, step, shard, place)
+                with nullcontext() if generator is None else shared_draws(generator):
                     states: list[RecurrentState] = []
                     for start in range(rows.start, rows.stop, size or len(batch)):
                         here = slice(start, min(start + (size or len(batch)), rows.stop))
@@ -236,8 +230,8 @@ def losses_in_parts(
                                 states.append(after)
                             else:
                                 losses = model.losses(part)
-                        if backward:
-                            backward(losses)
+                        if divisor is not None:
+                            (losses.total / divisor).backward()  # type: ignore[no-untyped-call]
                         found.append((without_gradient(losses), part.names))
                         losses = None
                 if states:
@@ -297,7 +291,7 @@ def dev_loss(model: LanguageModel, batches: Iterable[Batch], config: TrainingCon
             else:
                 rows = slice(0, len(batch) if number % group.size == group.rank else 0)
             if rows.start < rows.stop:
-                parts, carried = losses_in_parts(model, batch, config, shards={0: rows}, carried=carried)
+                parts, carried = losses_in_parts(model, batch, config, {0: rows}, carried)
                 own.append((number, LossSum.sum(LossSum.read([losses for losses, _ in parts])[0])))
     model.train()
     numbered = sorted((pair for part in group.all_gather(own) for pair in part), key=lambda pair: pair[0])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from treelm.errors import SKIP, InputError, check_choice
+from treelm.errors import SKIP, InputError
 from treelm.trees.tree import Tree, from_flat
 
 NUM_COLUMNS = 10
@@ -155,10 +155,7 @@ def to_constituency(sentence: DependencySentence, *, labels: Literal["plain", "u
     Words keep their order; non-projective arcs are lifted first. Constituents are labelled ``X``, or with
     ``labels="upos"`` by their head's universal part of speech and ``P``, ``NOUNP`` (``X`` where it is ``_``). A word
     without dependents is a word; a sentence of one word is a constituent of one word.
-
-    Raises ``InputError`` for another choice of ``labels``.
     """
-    check_choice("labels", labels, ("plain", "upos"))
     heads = projectivise(sentence.heads)
     dependents = _dependents(heads)
     flat: list[str | tuple[str, int]] = []
