@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.devices.calls import num_calls
 from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients
 from tests.models.rnng.worlds import Tokens
 from tests.models.shift_reduce import plain
@@ -208,13 +209,30 @@ def test_a_bare_parser_parses_word_by_word_and_refuses_to_score() -> None:
             refused()
 
 
-def test_gradients_under_dropout_are_those_of_finite_differences() -> None:
-    model = network(dropout=0.3, embedding_dropout=0.2, output_dropout=0.3, oracle="static")
+def every_second(logits: torch.Tensor, best: np.ndarray) -> np.ndarray:
+    return np.arange(len(best)) % 2 == 0
+
+
+@pytest.mark.parametrize("few_calls", [False, True])
+@pytest.mark.parametrize("oracle", ["static", "dynamic"])
+def test_gradients_under_dropout_are_those_of_finite_differences(oracle: str, few_calls: bool) -> None:
+    model = network(dropout=0.3, embedding_dropout=0.2, output_dropout=0.3, oracle=oracle)
     batch = batch_of((6, 4))
 
     def loss() -> torch.Tensor:
         torch.manual_seed(5)
-        return model.losses(batch).total
+        with computing(in_few_calls=few_calls):
+            return model.losses(batch, choose=None if oracle == "static" else every_second).total
 
     names = "composition.weight", "stack.0.weight_hidden", "action_hidden.weight", "embedding"
     assert_gradients_by_differences(model, loss, names)
+
+
+def test_calls_grow_with_the_longest_sentence_and_hardly_with_the_batch() -> None:
+    model = network(dropout=0.3, num_layers=1)
+    found = []
+    for copies in (4, 32):
+        torch.manual_seed(1)
+        found.append(num_calls(model, batch_of((12, 9, 11) * copies)))
+    assert found[0] <= found[1] <= 1.3 * found[0]
+    assert found[1] <= 15 * 2 * 12 + 250

@@ -107,6 +107,15 @@ class StackLevels(NamedTuple):
     below: Sequence[Tensor]  # for each level but the first: the row below each row, counted within the level before
 
 
+class Taped(NamedTuple):
+    """What a stack LSTM has computed before, by row."""
+
+    below: Tensor  # (n - S,) the row below each row of level 1 and more, counted over all rows
+    hidden: Tensor  # (n, H)
+    cell: Tensor  # (n, H)
+    gates: Tensor  # (n, 4H) as ``cell_forward`` gives them
+
+
 def plan_stack(below: NDArray[np.int64], offsets: NDArray[np.int64]) -> StackLevels | Forest:
     """Plan ``run_stack`` for stacks where level k, the items of height k, is the rows offsets[k]:offsets[k + 1].
 
@@ -114,6 +123,11 @@ def plan_stack(below: NDArray[np.int64], offsets: NDArray[np.int64]) -> StackLev
     """
     if kernels_wanted() != "none":
         return plan_forest(below, offsets, is_whole=kernels_wanted() == "forest")
+    return plan_levels(below, offsets)
+
+
+def plan_levels(below: NDArray[np.int64], offsets: NDArray[np.int64]) -> StackLevels:
+    """Plan the same without fused kernels."""
     within = below - np.repeat(offsets[:-2], np.diff(offsets[1:]))
     sizes = np.diff(offsets).tolist()
     return StackLevels(sizes, list(torch.split(torch.from_numpy(within), sizes[1:])))
@@ -123,7 +137,9 @@ class _StackSweep(torch.autograd.Function):
     """The stack LSTM, level by level; the gradient of its weights is one product after the sweep."""
 
     @staticmethod
-    def forward(ctx: Any, projected: Tensor, weight_hidden: Tensor, levels: StackLevels) -> Tensor:
+    def forward(ctx: Any, projected: Tensor, weight_hidden: Tensor, levels: StackLevels, taped: Taped | None) -> Tensor:
+        if taped is not None:
+            return _StackSweep._taken_over(ctx, operand(weight_hidden), levels, taped)
         weight, parts = operand(weight_hidden), torch.split(projected, levels.sizes)
         hidden = cell_before = projected.new_zeros(levels.sizes[0], weight.shape[1])
         hidden_before = weight.new_empty(len(projected) - levels.sizes[0], weight.shape[1])
@@ -147,7 +163,16 @@ class _StackSweep(torch.autograd.Function):
         return torch.cat(outputs)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+    def _taken_over(ctx: Any, weight: Tensor, levels: StackLevels, taped: Taped) -> Tensor:
+        hidden_before, cells_before = (rows.index_select(0, taped.below) for rows in (taped.hidden, taped.cell))
+        cells_before = torch.cat([torch.zeros_like(taped.cell[: levels.sizes[0]]), cells_before])
+        kept = [one for rows in (taped.cell, cells_before, taped.gates) for one in torch.split(rows, levels.sizes)]
+        ctx.save_for_backward(hidden_before.to(weight.dtype), weight, *kept)
+        ctx.levels = levels
+        return taped.hidden
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
         hidden_before, weight, *saved = ctx.saved_tensors
         levels: StackLevels = ctx.levels
         num_levels = len(levels.sizes)
@@ -165,11 +190,16 @@ class _StackSweep(torch.autograd.Function):
                 of_cell[level - 1].index_add_(0, below, d_cell_before)
         d_projected = torch.cat(found[::-1])
         d_weight = product(d_projected[levels.sizes[0] :].to(weight.dtype).T, hidden_before, like=d_projected)
-        return d_projected, d_weight, None
+        return d_projected, d_weight, None, None
 
 
-def run_stack(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels | Predecessors | Forest) -> Tensor:
-    """Hidden states (n, H) of the rows of stacks, from their inputs (n, I), by one of the three forms of plans."""
+def run_stack(
+    inputs: Tensor, lstm: LSTMWeights, levels: StackLevels | Predecessors | Forest, taped: Taped | None = None
+) -> Tensor:
+    """Hidden states (n, H) of the rows of stacks, from their inputs (n, I), by one of the three forms of plans.
+
+    With ``StackLevels``, states that were computed before can be given as ``taped``; they are not computed again.
+    """
     if isinstance(levels, Predecessors):
         return sweep_lstm(inputs, lstm, levels)
     if isinstance(levels, Forest):
@@ -178,7 +208,7 @@ def run_stack(inputs: Tensor, lstm: LSTMWeights, levels: StackLevels | Predecess
         return run_forest(linear(inputs, lstm.weight_input, lstm.bias)[None], lstm.weight_hidden[None], levels)[0]
     weight_input, weight_hidden, bias = map(library_gates, (lstm.weight_input, lstm.weight_hidden, lstm.bias))
     projected = linear(inputs, weight_input, bias)
-    hidden: Tensor = _StackSweep.apply(projected, weight_hidden, levels)  # type: ignore[no-untyped-call]
+    hidden: Tensor = _StackSweep.apply(projected, weight_hidden, levels, taped)  # type: ignore[no-untyped-call]
     return hidden
 
 

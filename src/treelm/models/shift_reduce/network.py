@@ -46,6 +46,7 @@ from treelm.models.shift_reduce.machine import (
     ParserState,
     partial_tree,
 )
+from treelm.models.shift_reduce.on_device import StepTape
 from treelm.trees.tree import Tree
 
 Choose = Callable[[Tensor, BoolArray], BoolArray]
@@ -154,11 +155,20 @@ class ShiftReduce(LanguageModel, Parser):
             masks = dropout_mask(len(batch), self.config.size, self.config.dropout, inputs)
         siblings = np.insert(first_siblings(batch, self.vocabulary.ends_word), batch.token_offsets[:-1], 0)
         follows = self.training and self.config.oracle == "static" and choose is None
-        bank = None if follows else Bank.empty(inputs.detach(), self.config.num_layers)
+        bank: Bank | StepTape | None = None
         choose = choose or (sample if self.training else greedy)
         with torch.no_grad():
+            if few_calls(inputs.device) and not follows:
+                action = self.action_hidden, self.action_score
+                bank = StepTape(inputs, masks, self.composition, self._layers, *action, len(batch))
+            elif not follows:
+                bank = Bank.empty(inputs.detach(), self.config.num_layers)
             read = self._read(ParserStacks(len(batch)), bank, inputs.detach(), offsets, choose, siblings, masks)
-        states = self._stack_states(read, inputs) if torch.is_grad_enabled() or bank is None else bank.hidden[-1]
+        if isinstance(bank, StepTape):
+            pushed = Nodes(*map(np.concatenate, zip(*read.pushed, strict=True)))
+            states = bank.states(pushed, np.concatenate(read.pushed_inputs), inputs, self._layers)
+        else:
+            states = self._stack_states(read, inputs) if torch.is_grad_enabled() or bank is None else bank.hidden[-1]
         terms = {"parse": self._parse_loss(read, states, inputs, offsets, masks)}
         if self.output_bias is not None:
             hidden = states.index_select(0, self._tensor(read.node_of_input(len(inputs))))
@@ -193,7 +203,7 @@ class ShiftReduce(LanguageModel, Parser):
     def _read(
         self,
         stacks: ParserStacks,
-        bank: Bank | None,
+        bank: Bank | StepTape | None,
         inputs: Tensor,  # (m, D)
         offsets: IntArray,  # (B + 1,) sentence b reads inputs[offsets[b]:offsets[b + 1]]
         choose: Choose = greedy,
@@ -205,7 +215,7 @@ class ShiftReduce(LanguageModel, Parser):
         Without a bank nothing is computed: the oracle acts.
         """
         read, at = _Reading(), offsets[:-1].copy()
-        layers = [stepping(weights, inputs.device) for weights in self._layers] if bank else []
+        layers = [stepping(weights, inputs.device) for weights in self._layers] if isinstance(bank, Bank) else []
         while len(rows := np.flatnonzero(at < offsets[1:])):
             reduces = np.zeros(len(rows), bool)
             is_free = stacks.heights[rows] >= 2
@@ -218,16 +228,23 @@ class ShiftReduce(LanguageModel, Parser):
                 read.best.append(best)
                 if bank is None:
                     reduces[is_free] = best
+                elif isinstance(bank, StepTape):
+                    reduces[is_free] = choose(bank.logits[torch.from_numpy(free)], best)
                 else:
                     top, row, position = self._tensor(np.stack([tops, free, at[free]])).unbind()
                     states = bank.hidden[-1].index_select(0, top)
                     states = states if masks is None else states * masks[row]
                     logits = self.action_logits(states, inputs.index_select(0, position))
                     reduces[is_free] = choose(logits, best)
+            if isinstance(bank, StepTape):  # which wants those that reduce first
+                order = np.argsort(~reduces, kind="stable")
+                rows, reduces = rows[order], reduces[order]
             nodes = stacks.step(rows, reduces)
             read.pushed.append(nodes)
             read.pushed_inputs.append(np.where(reduces, -1, at[rows]))
-            if bank is not None:
+            if isinstance(bank, StepTape):
+                bank.push(nodes, rows, reduces, at[rows])
+            elif bank is not None:
                 self._push(bank, layers, stacks.num_nodes, nodes, reduces, inputs, at[rows])
             at[rows] += ~reduces
         return read

@@ -1,0 +1,175 @@
+"""What reading computes in few large calls: for a GPU, where starting a kernel costs more than what most compute.
+
+While actions are chosen, one table of vectors holds all that a step may read, and each step gathers it at once. What is
+found there is kept, so that the gradient is computed afterwards, by levels, without computing it forward again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from treelm.models.layers import few_calls
+from treelm.models.layers.devices import plan_to_device, to_device
+from treelm.models.layers.few_calls import Taped, library_gates, plan_levels, run_stack
+from treelm.models.layers.levels import schedule, schedule_tree
+from treelm.models.layers.lstm import LSTMWeights
+from treelm.models.layers.precision import linear, operand, product
+from treelm.models.shift_reduce.machine import BoolArray, IntArray, Nodes
+
+
+class StepTape:
+    """Vectors of all nodes as they are pushed, and the logits of REDUCE in the states on top.
+
+    The table (rows, D) has a zero, the inputs x, the masks of dropout, a sentence each, and by node its item and h and
+    c of each layer. A row of a step reads, with L layers and c gathered where the plain form has its own names::
+
+        left, right, [item, h] of each layer, c of each layer, mask, look-ahead
+
+    so that the factors of each product stand side by side: the first two become the item of a REDUCE, the item of a
+    layer above is h of the one below it, and the mask becomes the state that decides.
+    """
+
+    def __init__(
+        self,
+        inputs: Tensor,
+        masks: Tensor | None,
+        composition: nn.Linear,
+        layers: Sequence[LSTMWeights],
+        action_hidden: nn.Linear,
+        action_score: nn.Linear,
+        num_rows: int,
+    ) -> None:
+        """Begin with inputs (m, D), which are all pushed, and masks (B, D) for B = ``num_rows`` sentences."""
+        num_inputs, size = inputs.shape
+        self._masks_by_row, masks = masks is not None, inputs.new_ones(1, size) if masks is None else masks
+        head = torch.cat([inputs.new_zeros(1, size), inputs.detach(), masks])
+        self._num_inputs, self._num_layers, self._first = num_inputs, len(layers), len(head)
+        num_nodes = 2 * num_inputs  # at most: all inputs, and one constituent less
+        self._table = torch.cat([head, inputs.new_empty(num_nodes * (1 + 2 * len(layers)), size)])
+        self._nodes = self._table[len(head) :].view(num_nodes, 1 + 2 * len(layers), size)
+        self._composition, self._score = composition, action_score
+        self._layers = [
+            (
+                torch.cat([library_gates(one) for one in (layer.weight_input, layer.weight_hidden)], 1),
+                library_gates(layer.bias),
+            )
+            for layer in layers
+        ]
+        self._action = operand(action_hidden.weight), operand(action_hidden.bias)
+        self._zeros = inputs.new_zeros(num_rows, 4 * size)
+        self._gates: list[list[Tensor]] = [[] for _ in layers]
+        self.logits = torch.zeros(num_rows, dtype=inputs.dtype, device="cpu")  # (B,)
+        self.num_nodes = 0
+
+    def _places(self, nodes: IntArray, part: int) -> IntArray:
+        """Where the table has a part of nodes: 0 the item, then h and c of each layer. Node 0 is the zero."""
+        places = self._first + (nodes - 1) * self._nodes.shape[1] + part
+        return np.where(nodes > 0, places, 0)
+
+    def push(self, nodes: Nodes, rows: IntArray, reduces: BoolArray, positions: IntArray) -> None:
+        """Compute the next nodes, those that REDUCE makes first, and the logits of the same sentences afterwards.
+
+        ``positions`` (n,) are the inputs that come next, and that SHIFT pushes.
+        """
+        count, last, num = self._num_layers, 2 + 2 * self._num_layers, len(rows)
+        index = np.zeros((num, last + count + 2), np.int64)
+        index[:, 0], index[:, 1] = self._places(nodes.left, 0), self._places(nodes.right, 0)
+        index[:, 2] = np.where(reduces, 0, 1 + positions)
+        for layer in range(count):
+            index[:, 3 + 2 * layer] = self._places(nodes.below, 1 + 2 * layer)
+            index[:, last + layer] = self._places(nodes.below, 2 + 2 * layer)
+        index[:, -2] = 1 + self._num_inputs + (rows if self._masks_by_row else 0)
+        index[:, -1] = 1 + np.minimum(positions + ~reduces, self._num_inputs - 1)  # any, if there are no more
+        read = self._table.index_select(0, to_device(index.reshape(-1), self._table.device)).view(*index.shape, -1)
+        if num_reduced := int(reduces.sum()):
+            parts = read[:num_reduced, :2].flatten(1)
+            torch.tanh(linear(parts, self._composition.weight, self._composition.bias), out=read[:num_reduced, 2])
+        made = [read[:, 2]]
+        for layer, (weight, bias) in enumerate(self._layers):
+            if layer:
+                read[:, 2 + 2 * layer].copy_(made[-2])
+            gates = linear(read[:, 2 + 2 * layer : 4 + 2 * layer].flatten(1), weight, bias)
+            *state, kept = few_calls.cell_forward(gates, self._zeros[:num], read[:, last + layer])
+            made += state
+            self._gates[layer].append(kept)
+        torch.stack(made, 1, out=self._nodes[self.num_nodes : self.num_nodes + num])
+        self.num_nodes += num
+        read[:, -2].mul_(made[-2])
+        weight, bias = self._action
+        hidden = torch._addmm_activation(bias, read[:, -2:].flatten(1).to(weight.dtype), weight.T)  # ReLU
+        logits = linear(hidden.to(read.dtype), self._score.weight, self._score.bias)
+        self.logits[torch.from_numpy(rows)] = logits[:, 0].cpu()
+
+    def states(self, pushed: Nodes, positions: IntArray, inputs: Tensor, layers: Sequence[LSTMWeights]) -> Tensor:
+        """The state of the last layer with every node on top, row 0 for none, (nodes + 1, D), as a function of weights.
+
+        ``positions`` (nodes,) are the inputs that became nodes, or -1 for constituents.
+        """
+        if not torch.is_grad_enabled():
+            return torch.cat([self._table[:1], self._nodes[: self.num_nodes, -2]])
+        order = schedule_tree(pushed.below - 1, pushed.heights - 1)  # a node stands on one whose stack is lower by one
+        before = order.position[pushed.below[order.order[int(order.offsets[1]) :]] - 1]
+        constituents, number = np.flatnonzero(positions < 0), np.full(len(positions) + 1, -1)
+        number[constituents + 1] = np.arange(len(constituents))
+        parts = np.stack([pushed.left, pushed.right], 1)[constituents]
+        wholes = schedule(number[parts])
+        in_bank = positions.copy()  # inputs first, then constituents by level
+        in_bank[constituents[wholes.order]] = len(inputs) + np.arange(len(constituents))
+        arrays = (
+            order.order,
+            order.position,
+            before,
+            order.position[np.argsort(in_bank)],
+            in_bank[parts[wholes.order] - 1],
+        )
+        levels, (permutation, position, below, bank, read) = plan_to_device(
+            (plan_levels(before, order.offsets), tuple(map(torch.from_numpy, arrays))), inputs.device
+        )
+        items, *states = self._nodes[: self.num_nodes].index_select(0, permutation).unbind(1)
+        composition = self._composition.weight, self._composition.bias
+        vectors = _Items.apply(inputs, *composition, items, bank, read, wholes.offsets.tolist())  # type: ignore[no-untyped-call]
+        for weights, hidden, cell, gates in zip(layers, states[::2], states[1::2], self._gates, strict=True):
+            taped = Taped(below, hidden.contiguous(), cell.contiguous(), torch.cat(gates).index_select(0, permutation))
+            vectors = run_stack(vectors, weights, levels, taped)
+        return torch.cat([inputs.new_zeros(1, inputs.shape[1]), vectors.index_select(0, position)])
+
+
+class _Items(torch.autograd.Function):
+    """Items that were computed, as a function of inputs and composition; the gradient takes the levels backwards."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,  # (m, D)
+        weight: Tensor,  # (D, 2D)
+        bias: Tensor,
+        items: Tensor,  # (nodes, D)
+        bank: Tensor,  # (nodes,) the item that is each of inputs and, by level, constituents
+        read: Tensor,  # (constituents, 2) parts, numbers in the bank
+        offsets: Sequence[int],  # of the levels
+    ) -> Tensor:
+        items = items.contiguous()
+        ctx.save_for_backward(items, operand(weight), bank, read)
+        ctx.offsets = offsets
+        return items
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        items, weight, order, read = ctx.saved_tensors
+        bank, d_bank = (rows.index_select(0, order) for rows in (items, gradients[0]))
+        num_inputs, size, dtype = len(bank) - len(read), bank.shape[1], weight.dtype
+        new, d_new = bank[num_inputs:], d_bank[num_inputs:]
+        for start, end in reversed(list(pairwise(ctx.offsets))):
+            d_rows = d_new[start:end]
+            torch.ops.aten.tanh_backward.grad_input(d_rows, new[start:end], grad_input=d_rows)
+            d_parts = product(d_rows.to(dtype), weight, like=bank)
+            d_bank.index_add_(0, read[start:end].reshape(-1), d_parts.view(-1, size))
+        parts = bank.index_select(0, read.view(-1)).view(-1, 2 * size)
+        d_weight = product(d_new.to(dtype).T, parts.to(dtype), like=bank)
+        return d_bank[:num_inputs], d_weight, d_new.sum(0), None, None, None, None
