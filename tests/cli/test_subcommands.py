@@ -211,6 +211,18 @@ def test_statistics_and_prepared_corpora_know_labels_of_dependencies(treelm: Tre
         assert len(PreparedCorpus.open(tmp_path / labels).labels) == number
 
 
+def test_what_a_prepared_corpus_leaves_out_is_named(treelm: Treelm, tmp_path: Path) -> None:
+    file = tmp_path / "a.ptb"
+    file.write_text("(S (N a))\n(S (N a)))\n(S (N b))\n")
+    for call in (("prepare", file, "--output", tmp_path / "out"), ("statistics", file)):
+        assert treelm("data", *call).code == 2
+        outcome = treelm("data", *call, "--on-error", "skip")
+        assert outcome.code == 3
+        assert "a.ptb:2: a closing bracket that closes nothing" in outcome.err
+        assert "1 sentence left out" in outcome.err
+    assert len(PreparedCorpus.open(tmp_path / "out")) == 2
+
+
 def test_evaluate_writes_gold_and_predicted_trees(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     outcome = treelm(
         "evaluate", project / "run", "--split", "dev", "--max-sentences", "2", "--trees", tmp_path / "trees", "--json"

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from treelm.corpora.building import CorpusBuilder
 from treelm.corpora.corpus import DTYPES, FORMAT_VERSION, PreparedCorpus
 from treelm.corpora.readers import ReadOptions, read_sentences
-from treelm.errors import InputError, OnError, check_choice
+from treelm.errors import InputError, OnError
 from treelm.io.atomic import atomic_directory, open_atomic
 from treelm.io.files import (
     CACHE_VARIABLE,
@@ -62,7 +62,6 @@ def prepare(
         raise InputError("the directory exists", where=str(directory), remedy="remove it or choose another one")
     if not sources:
         raise InputError("a corpus of no files", remedy="give at least one file")
-    check_choice("on_error", on_error, get_args(OnError))
     before, most = list(map(_status, sources)), sys.maxsize if max_sentences is None else max_sentences
     with atomic_directory(directory) as building, CorpusBuilder(building) as builder:
         for source in sources:
