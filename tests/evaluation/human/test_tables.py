@@ -48,7 +48,7 @@ def test_columns_of_a_table_become_a_corpus(tmp_path: Path) -> None:
     np.testing.assert_array_equal(corpus.responses["rt"], [300, 310, 350, 290, np.nan])
     np.testing.assert_array_equal(corpus.shifted(corpus.predictors["freq"], 1), [np.nan, 9.5, 5.5, 2.0, np.nan])
     assert corpus.controls["position_in_document"].tolist() == [1, 2, 3, 4, 1]
-    assert corpus.published["gpt2"].is_there.tolist() == [False, True, True, True, True]
+    assert np.isfinite(corpus.published["gpt2"].bits).tolist() == [False, True, True, True, True]
     assert corpus.fold_kind == "folds of sentences"
 
 

@@ -76,11 +76,6 @@ class Surprisals:
     num_unconverged: int = 0  # words whose search has not converged
     says_unknown: bool = True  # False: where it comes from says nothing of unknown words
 
-    @property
-    def is_there(self) -> Bools:
-        """Whether each word has a surprisal, (N,): one is known, and it is not infinite."""
-        return np.isfinite(self.bits)
-
 
 def score_material(
     lm: LanguageModel,
