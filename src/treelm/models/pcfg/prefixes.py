@@ -11,6 +11,14 @@ probabilities of a span (see ``rules.py``). Then::
 At the start h_0 is the root. h_j is Stolcke's (1995) forward probability. No chart of prefixes is needed, and nothing
 depends on later words.
 
+For example, S -> T T is the only rule, and the tag T has two words. After two words only the end can follow.
+
+>>> from treelm.models.pcfg.products import TableRules
+>>> table = np.array([[[0.0, 0.0], [0.0, 1.0]]])  # p(S -> B C), of the symbols S and T
+>>> one = Prefix.begin(TableRules.of(np.array([1.0, 0.0]), table, np.array([[0.25, 0.75]]))).extend(0)
+>>> one.next_words().tolist(), one.extend(1).next_words().tolist()  # both words, and the end
+([0.25, 0.75, 0.0], [0.0, 0.0, 1.0])
+
 All values are relative to the probability of the words read so far (Stolcke 1995, section 5.1): every word's cell is
 divided by the word's own conditional probability. So g . cell is at most 1 everywhere, however long the sentence.
 """

@@ -7,7 +7,12 @@ attention (Eqs. 4-6)::
     g_i^t = product of alpha_j^t over i < j < t                          whether state i is open at step t          (5)
 
 For example, with hard gates (tau = infinity) and the distances 5, 1, 3 of three tokens, the next token with distance 4
-may attend to the first state, as 4 > 1 and 4 > 3; with distance 2 it may not, since 2 < 3.
+may attend to the first state, as 4 > 1 and 4 > 3; with distance 2 it may not, since 2 < 3. The state just before is
+always open, so gates of the first two states remain:
+
+>>> earlier = torch.tensor([[[1.0, 3.0]]])
+>>> [log_gates(torch.tensor([[d]]), earlier, "paper", HARD).exp().flatten().tolist() for d in (4.0, 2.0)]
+[[1.0, 1.0], [0.0, 0.0]]
 
 Gates are computed for all steps at once, in log space, so that products of soft ones cannot underflow. Shapes: T steps,
 B rows, N slots. Slots are in the order of time: slot N - 1 is the state just before, slot N - 1 - k is k steps older.

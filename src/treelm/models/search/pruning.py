@@ -3,10 +3,18 @@
 All are shares of the probability with which the search for one token begins, summed over a sentence's own analyses, so
 that they do not depend on the rest of the batch. Scores of analyses are log probabilities in nats.
 
-For example, a search begins with analyses of 0.06 and 0.04 together, so a share of 1 is 0.1. Their successors at the
-goal have 0.07 before the probability of the token is counted (``at_goal`` 0.7), all other successors 0.03. If analyses
-of 0.065 are admitted to the word beam (``arrived`` 0.65) and analyses of 0.02 go on, 0.01 is pruned (``dropped`` 0.1).
-In the next step the same is counted for the successors of these 0.02, and so on.
+For example, a search begins with analyses of probability 0.06 and 0.04, so a share of 1 is 0.1. Before the probability
+of the token is counted, their successors at the goal have 0.04 and 0.03 (``at_goal`` is 0.7), all others 0.02 and 0.01.
+If the first one arrives (``arrived`` is 0.4), and of the others the first one stays in search, the second one is pruned
+(``dropped`` is 0.1). The next step counts the successors of the one that stays, and so on.
+
+>>> statistics, both, first = PruningStatistics(SearchConfig(), 1), np.array([0, 0]), np.array([0])
+>>> statistics.begin(both, np.log([0.06, 0.04]))
+>>> in_play = statistics.expand(both, np.log([[0.02], [0.01]]), np.log([0.04, 0.03]))
+>>> statistics.arrive(first, np.log([0.04]))
+>>> statistics.go_on(first, np.log([0.02]))
+>>> [float(share.round(3)[0]) for share in (statistics._at_goal, statistics._arrived, statistics._dropped)]
+[0.7, 0.4, 0.1]
 
 A "narrower search" is the same search with a threshold that is smaller by ``NARROWER``. An adaptive beam contains it:
 its analyses are those whose deficits stay below the smaller threshold. If both find nearly the same probability, the
