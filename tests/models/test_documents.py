@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.worlds import Node, Tokens, as_batch, build_model, random_tree, tokens_of, top_down
 from tests.models.som import worlds as som_worlds
@@ -275,4 +276,16 @@ def test_the_packed_form_of_an_rnng_begins_from_the_document_too() -> None:
     with computing(in_few_calls=True):
         torch.testing.assert_close(model.losses(batch).total, expected, rtol=1e-12, atol=0)
         other = model.losses(with_preceding(as_batch(trees, Tokens(8)), PRECEDING[:3])).total
+    assert not torch.isclose(other, expected)
+
+
+@pytest.mark.parametrize("num_unfinished", [0, 3])
+def test_the_form_of_a_som_for_a_gpu_begins_from_the_document_too(num_unfinished: int) -> None:
+    model = build("som", Tokens(8, num_unfinished))
+    given = [som_tree(size, random.Random(1)) for size in (3, 1, 4)]
+    batch = with_preceding(batch_of(given, seed=2, vocabulary=8), PRECEDING[1:4])
+    expected = model.losses(batch).total
+    with computing(in_few_calls=True):
+        assert_same_loss_and_gradients(model, model.losses(batch).total, expected)
+        other = model.losses(with_preceding(batch, PRECEDING[:3])).total
     assert not torch.isclose(other, expected)

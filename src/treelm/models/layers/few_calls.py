@@ -164,6 +164,7 @@ class _StackSweep(torch.autograd.Function):
 
     @staticmethod
     def _taken_over(ctx: Any, weight: Tensor, levels: StackLevels, taped: Taped) -> Tensor:
+        """Keep what was computed before as ``forward`` keeps what it computes."""
         hidden_before, cells_before = (rows.index_select(0, taped.below) for rows in (taped.hidden, taped.cell))
         cells_before = torch.cat([torch.zeros_like(taped.cell[: levels.sizes[0]]), cells_before])
         kept = [one for rows in (taped.cell, cells_before, taped.gates) for one in torch.split(rows, levels.sizes)]

@@ -24,15 +24,16 @@ from treelm.models.shift_reduce.machine import BoolArray, IntArray, Nodes
 
 
 class StepTape:
-    """Vectors of all nodes as they are pushed, and the logits of REDUCE in the states on top.
+    """The vectors of all nodes, computed as they are pushed, and the logits of REDUCE in the states on top.
 
-    The table (rows, D) has a zero, the inputs x, the masks of dropout, a sentence each, and by node its item and h and
-    c of each layer. A row of a step reads, with L layers and c gathered where the plain form has its own names::
+    The rows of the table (rows, D) are a zero vector, the inputs x, the masks of dropout by sentence, and for each node
+    its item and, by layer, the states h and c of the stack LSTM. For each node that a step pushes these are gathered::
 
         left, right, [item, h] of each layer, c of each layer, mask, look-ahead
 
-    so that the factors of each product stand side by side: the first two become the item of a REDUCE, the item of a
-    layer above is h of the one below it, and the mask becomes the state that decides.
+    h and c are those of the node below. Factors of one product stand side by side. An item that is not there yet is
+    written into its place: what REDUCE composes, and for a layer the new h of the layer below it. The mask is
+    multiplied by the new h of the last layer, which makes it the state that decides.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class StepTape:
         action_score: nn.Linear,
         num_rows: int,
     ) -> None:
-        """Begin with inputs (m, D), which are all pushed, and masks (B, D) for B = ``num_rows`` sentences."""
+        """Begin with the inputs (m, D) of B = ``num_rows`` sentences and the masks of their states (B, D), if any."""
         num_inputs, size = inputs.shape
         self._masks_by_row, masks = masks is not None, inputs.new_ones(1, size) if masks is None else masks
         head = torch.cat([inputs.new_zeros(1, size), inputs.detach(), masks])
@@ -73,9 +74,9 @@ class StepTape:
         return np.where(nodes > 0, places, 0)
 
     def push(self, nodes: Nodes, rows: IntArray, reduces: BoolArray, positions: IntArray) -> None:
-        """Compute the next nodes, those that REDUCE makes first, and the logits of the same sentences afterwards.
+        """Compute the next nodes, one for each of ``rows``, and the logits of the same sentences with them on top.
 
-        ``positions`` (n,) are the inputs that come next, and that SHIFT pushes.
+        Rows that reduce come first. ``positions`` (n,) are the inputs that come next, which SHIFT pushes.
         """
         count, last, num = self._num_layers, 2 + 2 * self._num_layers, len(rows)
         index = np.zeros((num, last + count + 2), np.int64)

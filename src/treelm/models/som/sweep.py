@@ -14,15 +14,18 @@ from treelm.models.som.plan import CellGraph
 
 
 class PairMasks:
-    """Dropout of the attachment scorer, of candidates and of hidden units, for pairs as they come."""
+    """Dropout of the attachment scorer, drawn for pairs of a position and a candidate as they come.
+
+    On a CPU masks are drawn for each step. On a GPU, where each draw is a call, they are drawn for many pairs at once.
+    """
 
     def __init__(self, like: Tensor, rate: float) -> None:
-        """For as many pairs as vectors like these (n, D) at a time on a GPU, where each draw is a call."""
+        """Masks of the type, size and device of the inputs (n, D); on a GPU they are drawn for n pairs at a time."""
         self._like, self._rate, self._num_ahead = like, rate, len(like) if few_calls(like.device) else 0
         self._blocks, self._left = list[Tensor](), like.new_empty(2, 0, like.shape[1])
 
     def take(self, num_pairs: int) -> Tensor | None:
-        """Masks of the next pairs, (2, pairs, D), scaled; None without dropout."""
+        """Scaled masks (2, pairs, D) of candidates and hidden units of the next pairs; None without dropout."""
         if not self._rate:
             return None
         if num_pairs > self._left.shape[1]:
@@ -34,7 +37,7 @@ class PairMasks:
 
     @property
     def taken(self) -> Tensor | None:
-        """All masks so far."""
+        """All masks that were taken, (2, pairs, D); None without dropout."""
         return torch.cat(self._blocks, 1) if self._blocks else None
 
 
