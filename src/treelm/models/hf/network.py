@@ -122,7 +122,7 @@ class CausalLM(LanguageModel, DocumentContext, Attention):
 
     @torch.no_grad()
     def _check_causality(self, where: str) -> None:
-        """Raise ``InputError`` if what is predicted for a token depends on it: such a model fills gaps."""
+        """Raise ``InputError`` if what the model predicts for a token depends on that token: it fills gaps."""
         begin, (other, another) = self.tokens.begin, np.flatnonzero(~self.tokens.begins_word)[:2].tolist()
         logits = self.network(torch.tensor([[begin, other], [begin, another]], device=self.device)).logits[:, 0]
         if not torch.allclose(logits[0], logits[1], rtol=1e-5, atol=1e-6):
