@@ -26,9 +26,6 @@ def test_a_beam_is_not_off_beside_itself_and_only_an_adaptive_one_is_trusted(pre
     assert rows[-1][6:] == [""] * 3
 
 
-# Precisions that take turns.
-
-
 # A network and its plain form take turns, and compute the same loss before anything is timed.
 
 

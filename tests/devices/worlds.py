@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tests.systems import SMALL, small_setup
 from treelm.models.base import LanguageModel
+from treelm.models.capabilities import set_search
+from treelm.models.search.config import SearchConfig
 from treelm.training.config import TrainingConfig
 from treelm.training.updates import Batch
 
@@ -26,5 +28,6 @@ def build_world(variant: str, folder: Path, precision: str = "fp32") -> World:
     """The world of a variant; the same every time."""
     setup = small_setup(variant, folder, precision=precision)
     batches = list(setup.batches)[: 2 if setup.recipe.training.batches == "stream" else 1]
+    set_search(setup.model, SearchConfig(action_beam=8, word_beam=3, threshold=8.0))
     setup.model.train()
     return World(setup.model, setup.recipe.training, batches)
