@@ -26,8 +26,8 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = random.Random(1)
     nouns = ["the dog", "a cat", "the cat", "a dog"]
     lines = (
-        f"{source.choice(nouns)} {source.choice(['sees ' + one for one in nouns] + ['barks', 'sleeps'])} .\n"
-        for _ in range(NUM_LINES)
+        f"{source.choice(nouns)} {source.choice(['sees ' + one for one in nouns] + ['barks', 'sleeps'])} {number} .\n"
+        for number in range(NUM_LINES)  # all differ: the same words would be parsed once
     )
     path.write_text("".join(lines))
     return path

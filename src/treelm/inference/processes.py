@@ -22,8 +22,6 @@ Model = LanguageModel | Benepar
 Task = Callable[[Any, Sentences], Sequence[Result]]
 """Operation of a model on sentences: a function of a module or a method of a class, so that other processes find it."""
 
-_WORKER = {"what": "a process that computes", "remedy": "free memory, or lower the number of processes"}
-
 
 def parse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
     """Find trees without scores, which many systems do without predicting a word (a ``Task``).
@@ -84,7 +82,8 @@ def model_workers(run: str, processes: int = 1) -> Iterator[Compute]:
     if processes == 1:
         yield in_process
         return
-    with worker_pool(processes, **_WORKER) as pool:
+    remedy = "free memory, or lower the number of processes"
+    with worker_pool(processes, what="a process that computes", remedy=remedy) as pool:
 
         def compute(
             lm: Model, task: Task[Result], batches: Iterable[Sentences], /
