@@ -279,7 +279,7 @@ def _attend(
     terms: OpenSlots,
     masks: LayerMasks,
 ) -> None:
-    """Attention of one step (Eqs. 9-11): fills its key, logits, probabilities and attended states."""
+    """Attention of one step (Eqs. 9-12): fills its key, logits, probabilities and attended states."""
     size = window.shape[2] // 2
     last, key = tape.last_hidden[step], tape.keys[step]
     _masked_into(last, window[:, -1, :size], None if masks.last_hidden is None else masks.last_hidden[step])
