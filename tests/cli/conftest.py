@@ -1,5 +1,6 @@
 """A tiny trained run that the subcommands are tried on."""
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -39,6 +40,12 @@ learning_rate = 0.02
 action_beam = 20
 word_beam = 5
 """
+
+
+@pytest.fixture(autouse=True)
+def no_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How far something is, is told by time: on a slow machine, standard error would have lines that others lack."""
+    monkeypatch.setattr("treelm.io.terminal.SECONDS_BETWEEN_NOTES", math.inf)
 
 
 def suite_of(name: str, *verbs: tuple[str, str]) -> dict[str, Any]:

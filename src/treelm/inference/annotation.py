@@ -163,7 +163,8 @@ def annotate(
                     remedy = "remove it, or give another name for the output"
                     raise InputError("this file is there already", where=str(path), remedy=remedy)
                 own_size = parser.preferred_batch_size if isinstance(parser, Parser) else 0  # 0: any
-                with model_workers(run, processes) as compute, open_bytes(source) as stream:
+                after = "; the same command continues from here"
+                with model_workers(run, processes, after_kill=after) as compute, open_bytes(source) as stream:
                     sentences = read_input(stream, source, settings, journal.progress)
                     unparsed: list[InputError] | None = None if settings.on_error == "raise" else []
                     answers = in_batches(

@@ -73,16 +73,17 @@ def in_process(lm: Model, task: Task[Result], batches: Iterable[Sentences], /) -
 
 
 @contextmanager
-def model_workers(run: str, processes: int = 1) -> Iterator[Compute]:
+def model_workers(run: str, processes: int = 1, *, after_kill: str = "") -> Iterator[Compute]:
     """Yield what computes with the model of a run: in this process, or in several, each of which loads the run.
 
     The models of other processes are on the device of the one that a task is to be done with, and have its present
-    ``runtime_settings``. Raises ``InputError`` for fewer processes than one, and for one that is killed.
+    ``runtime_settings``. Raises ``InputError`` for fewer processes than one, and for one that is killed, with
+    ``after_kill`` at the end of the remedy.
     """
     if processes == 1:
         yield in_process
         return
-    remedy = "free memory, or lower the number of processes"
+    remedy = f"free memory, or lower the number of processes{after_kill}"
     with worker_pool(processes, what="a process that computes", remedy=remedy) as pool:
 
         def compute(

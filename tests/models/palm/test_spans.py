@@ -51,8 +51,9 @@ def test_the_recursion_is_the_definition_with_its_gradients_also_where_gates_sat
     states, expected = network(hidden, MAX_SPAN), definition(network, hidden)
     torch.testing.assert_close(states, expected, rtol=0, atol=tolerance)
     found, wanted = (torch.autograd.grad(one.square().sum(), leaves) for one in (states, expected))
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=tolerance, atol=10 * tolerance)
+    for one, other in zip(found, wanted, strict=True):  # gradients are sums: an error is one of their largest terms
+        largest = max(1.0, float(other.abs().max()))
+        torch.testing.assert_close(one, other, rtol=0, atol=10 * tolerance * largest)
 
 
 def log_space(network: RationalRNN, hidden: Tensor) -> tuple[Tensor, Tensor]:
