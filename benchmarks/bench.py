@@ -131,8 +131,8 @@ def _widths(beam: str) -> dict[str, int]:
 
 
 def _sentences(options: Arguments) -> list[Sequence[str]]:
-    path, format = locate_split(DataConfig(corpus=options.corpus), "dev")
-    words = (one.words for one in read_sentences(path, format=format))
+    path, read_options = locate_split(DataConfig(corpus=options.corpus), "dev")
+    words = (one.words for one in read_sentences(path, read_options))
     return speed.fitting_sentences(words, options.sentences, where=str(path))
 
 

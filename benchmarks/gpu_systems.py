@@ -27,6 +27,7 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models import system_class
 from treelm.models.base import LanguageModel, Losses
+from treelm.models.capabilities import PlansBatches
 from treelm.models.layers.dropout import dropout_off
 from treelm.models.layers.few_calls import FusedKernels, computing, fused_kernels
 from treelm.models.layers.graphs import cuda_graphs
@@ -198,7 +199,8 @@ def training_step(
         batch, following = following, next(batches)
         with precision(name, settings), fused_kernels(kernels):
             losses = model.losses(batch)
-            model.plan_ahead(following)
+            if isinstance(model, PlansBatches):
+                model.plan_ahead(following)
         update(losses, len(batch))
         return int(batch.num_words.sum())
 

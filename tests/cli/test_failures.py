@@ -80,7 +80,7 @@ def test_a_bug_in_another_process_is_told_with_its_own_traceback(
     treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "in.txt").write_text("the dog barks .\n" * 40)
-    monkeypatch.setattr("treelm.models.measures.score_with_measures", divide)
+    monkeypatch.setattr("treelm.inference.surprisal.score_with_measures", divide)
     outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--processes", "2")
     assert (outcome.code, outcome.err.count("\n")) == (70, 1)
     assert "ZeroDivisionError: integer division or modulo by zero" in outcome.err

@@ -206,7 +206,7 @@ def losses_in_parts(
     split.
     """
     size = None if divisor is None else config.micro_batch_size
-    device, place = device_of(model), next(model.parameters()).device
+    device, place = device_of(model), next((one.device for one in model.parameters()), torch.device("cpu"))
     while True:
         if divisor is not None:
             model.zero_grad(set_to_none=True)

@@ -18,6 +18,7 @@ from treelm.models.layers.precision import (
     add_product,
     float32_products,
     linear,
+    lstm_states,
     matmul_precision,
     multiply_into,
 )
@@ -32,6 +33,18 @@ def test_full_precision_equals_torch_with_its_gradient() -> None:
     gradients = [torch.autograd.grad(out, operands, direction) for out in (found, expected)]
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_lstm_is_exact_on_a_processor_that_cannot_compute_it_in_bf16(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    lstm, inputs = torch.nn.LSTM(3, 4, batch_first=True).to(dtype), torch.randn(2, 5, 3, dtype=dtype)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = lstm_states(lstm, inputs)
+    torch.testing.assert_close(found, lstm(inputs)[0], rtol=0, atol=0)
 
 
 def test_bf16_rounds_operands_and_keeps_the_type() -> None:

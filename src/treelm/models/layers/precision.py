@@ -71,6 +71,16 @@ def warn_of_half_precision(device: torch.device) -> None:
         _say_once(_SLOW)
 
 
+def lstm_states(lstm: nn.LSTM, inputs: Tensor) -> Tensor:
+    """The states of torch's LSTM. They are computed in the type of its weights on a processor without arithmetic in
+    bfloat16 (x86 before AVX-512), on which torch's LSTM fails under autocast.
+    """
+    lacks_bf16 = inputs.device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    with torch.autocast("cpu", enabled=False) if lacks_bf16 else nullcontext():
+        states: Tensor = lstm(inputs.to(next(lstm.parameters()).dtype) if lacks_bf16 else inputs)[0]
+    return states
+
+
 _ROUNDED = (
     "on this processor the faster float32 products round to bfloat16: taking plain float32 ones "
     '(precision = "bf16" rounds on purpose, and is faster)'

@@ -19,6 +19,7 @@ from treelm.corpora.arrays import gather_indices, offsets_of
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers import dropout as dropouts
+from treelm.models.layers.precision import lstm_states
 
 _MOST_HIDDEN = 1 << 23  # most numbers of the hidden layer that are computed at once without gradient
 
@@ -136,7 +137,7 @@ def read_both_ways(
     vectors = vectors.view(-1, words.num_words, vectors.shape[1])
     first, last = (edge.expand(len(vectors), 1, -1) for edge in edges[:, None])
     inputs = torch.cat([first, vectors, last], 1)
-    states: Tensor = lstm(dropouts.dropout(inputs, dropout, training=training))[0]
+    states = lstm_states(lstm, dropouts.dropout(inputs, dropout, training=training))
     return dropouts.dropout(states, dropout, training=training)
 
 

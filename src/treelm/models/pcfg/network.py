@@ -23,7 +23,7 @@ from treelm.errors import InputError
 from treelm.models import capabilities
 from treelm.models.layers import chart
 from treelm.models.layers.dropout import evaluating
-from treelm.models.layers.precision import DECIMALS, one_thread
+from treelm.models.layers.precision import DECIMALS, lstm_states, one_thread
 from treelm.models.pcfg.config import NeuralPCFGConfig
 from treelm.models.pcfg.interface import GrammarLM
 from treelm.models.pcfg.kernels import cells_of, log_probs, prefix_log_probs
@@ -171,7 +171,8 @@ class LatentEncoder(nn.Module):
         places = torch.arange(tokens.shape[1], device=tokens.device)
         is_own = (places < lengths[:, None])[..., None]
         reversed_tokens = tokens.gather(1, (lengths[:, None] - 1 - places).clamp_min(0))
-        states = (self.ahead(self.embedding[tokens])[0], self.back(self.embedding[reversed_tokens])[0])
+        ahead, back = self.embedding[tokens], self.embedding[reversed_tokens]
+        states = (lstm_states(self.ahead, ahead), lstm_states(self.back, back))
         highest = torch.cat([one.masked_fill(~is_own, -torch.inf).amax(1) for one in states], 1)
         mean, log_variance = self.output(highest).chunk(2, -1)
         return mean, log_variance
