@@ -35,7 +35,7 @@ def places(picture: ElementTree.Element) -> dict[str, tuple[float, float]]:
 
 
 def test_points_stand_where_their_values_are() -> None:
-    found = places(svg(line_chart([FALLING, LEVEL], AXES)[0]))
+    found = places(svg(line_chart([FALLING, LEVEL], AXES, logarithmic=True)[0]))
     assert found["first"][1] < found["last"][1], "a higher perplexity stands higher"
     assert found["last"] == found["two"]
     assert found["one"][1] == found["two"][1]

@@ -41,19 +41,19 @@ Chart = tuple[Drawing, Drawing]
 """A chart drawn wide and narrow, with letters of the same size: a page shows the one that fits."""
 
 
-def line_chart(lines: Sequence[tuple[int, Sequence[Point]]], axes: Axes) -> Chart:
+def line_chart(lines: Sequence[tuple[int, Sequence[Point]]], axes: Axes, *, logarithmic: bool = False) -> Chart:
     """Draw a line for each look through its points, with marks at those that have a tip.
 
-    The x axis begins at 0; the y axis is logarithmic.
+    The x axis begins at 0; the y axis may be logarithmic.
     """
-    return _line_chart(lines, axes, WIDE), _line_chart(lines, axes, NARROW)
+    return _line_chart(lines, axes, WIDE, logarithmic), _line_chart(lines, axes, NARROW, logarithmic)
 
 
-def _line_chart(lines: Sequence[tuple[int, Sequence[Point]]], axes: Axes, width: int) -> Drawing:
+def _line_chart(lines: Sequence[tuple[int, Sequence[Point]]], axes: Axes, width: int, logarithmic: bool) -> Drawing:
     points = [point for _, own in lines for point in own]
     right, height = width - _RIGHT, 320
     x = scale_over([point.x for point in points], _LEFT, right, zero=True)
-    y = scale_over([point.y for point in points], height - _BOTTOM, _TOP, logarithmic=True)
+    y = scale_over([point.y for point in points], height - _BOTTOM, _TOP, logarithmic=logarithmic)
     parts = [_axes(axes, x, y, right)]
     for look, own in lines:
         path = "M" + "L".join(f"{x(point.x):.1f} {y(point.y):.1f}" for point in own)

@@ -157,4 +157,4 @@ def _chart(curves: Sequence[Curve], unit: str, place: Callable[[LossPoint], floa
 
     lines = [(look, [point(row, one) for one in points]) for row, look, points in curves]
     axes = Axes(title=f"perplexity on dev by {unit}", x=unit, y="perplexity on dev")
-    return line_chart(lines, axes)
+    return line_chart(lines, axes, logarithmic=True)
