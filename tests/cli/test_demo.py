@@ -101,7 +101,7 @@ def test_trained_models_read_before_three_are_trained_and_all_are_on_one_page(
     assert "After 'Because the suspect changed the file deserved', the best tree of rnng" in shown
     assert "people, ms 120.8 (95.2, 146.0) 150.2 (116.7, 183.8) 65.0 (39.5, 89.9)" in shown
     assert "items with an unknown word there or before: rnng 24, ngram 24" in shown
-    assert rnng.garden_paths is not None
+    assert "effect_bits, GPE_NPZ, 0" in rnng.values
     table = Path("runs/comparison/comparison.csv").read_text().splitlines()
     rows = {row["run"]: row for row in csv.DictReader(table)}
     assert {name for name, row in rows.items() if row["perplexity"]} == {"one", "counts"}

@@ -135,7 +135,7 @@ def test_a_file_whose_name_tells_no_format_is_read_as_one_says(treelm: Treelm, r
         assert notes[0].startswith("all sentences were in the training data")
     compared = treelm("compare", run, "--data", nameless, "--data-format", "brackets", "--format", "json")
     (row,) = json.loads(compared.out)["runs"]
-    assert row["unlabeled_f1"]
+    assert row["values"]["unlabeled_f1, plain"]
 
 
 CANNOT_PARSE = 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'

@@ -143,7 +143,7 @@ def compare(record: Record) -> None:
     record.hidden = {
         shown
         for run in made["runs"]
-        if (speed := run.get("scoring_words_per_second"))
+        if (speed := run["values"].get("scoring_words_per_second"))
         for shown in (str(speed), f"{speed:,.0f}")
     }
     for form in ("csv", "markdown", "latex", "table"):

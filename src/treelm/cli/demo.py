@@ -125,9 +125,9 @@ def _read(folder: Path) -> Path:
 
     Figures that are in the file already are not measured again.
     """
-    from treelm.evaluation.comparison.metrics import Comparison, GardenPathMetrics, RunMetrics
+    from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, known
     from treelm.evaluation.human import sap
-    from treelm.evaluation.human.garden_paths import measure_effects
+    from treelm.evaluation.human.garden_paths import effect_values, measure_effects
     from treelm.evaluation.human.material import score_material
     from treelm.figures.human_tables import effect_table, pair_tables
     from treelm.figures.report.analyse import analyses_of
@@ -154,7 +154,7 @@ def _read(folder: Path) -> Path:
                 name=Path(name).name,
                 run=name,
                 system=lm.system,
-                num_parameters=sum(parameter.numel() for parameter in lm.parameters()),
+                values=known({"parameters": sum(parameter.numel() for parameter in lm.parameters()) or None}),
                 search=str(lm.search) if isinstance(lm, Searching) else "",
                 weights=model_hash(name),
                 sentences=analyses_of(lm, pair),
@@ -164,15 +164,14 @@ def _read(folder: Path) -> Path:
         Comparison(runs=tuple(rows)).save(path)
     print_table(*pair_tables(effect, item, rows))
     for number, row in enumerate(rows):
-        if row.garden_paths is None:
+        if not row.of("effect_bits"):
             lm, processes = load(row.run), min(2, usable_cores()) if row.search else 1
             bar = show_progress(f"{row.name}: all items", len({*material.sentences}))
             with bar as advance, model_workers(row.run, processes) as compute:
                 found = score_material(
                     lm, material, name=row.name, batch_size=BATCH, compute=compute, on_sentence=advance
                 )
-            effects = measure_effects(found, KIND).effects
-            rows[number] = replace(row, garden_paths=GardenPathMetrics(effects=effects))
+            rows[number] = replace(row, values={**row.values, **effect_values(measure_effects(found, KIND))})
             Comparison(runs=tuple(rows)).save(path)
     print_table(*effect_table(effect, rows))
     return path
@@ -216,7 +215,7 @@ def _show(options: Arguments, comparison: Comparison) -> None:
     said = f"echo {quote(' '.join(words))} | " if words else ""
     program = "treelm" if shutil.which("treelm") else f"{quote(sys.executable)} -m treelm"
     run = comparison.runs[0].run
-    reader = next((row.run for row in comparison.runs if row.garden_paths), run)
+    reader = next((row.run for row in comparison.runs if row.of("effect_bits")), run)
     longer = f"{options.folder}/longer --set training.epochs=20 training.max_minutes=30"
     for command in (
         f"{said}{program} surprisal {reader} -",

@@ -117,15 +117,15 @@ def people_text(effect: str, region: int) -> str:
     return "{:.1f} ({:.1f}, {:.1f})".format(*human_effects()[effect, region, ""])
 
 
-def bits_text(one: EffectInBits) -> str | None:
+def bits_text(bits: float, standard_error: float) -> str | None:
     """An effect in bits and its standard error."""
-    return None if math.isnan(one.bits) else f"{one.bits:+.2f} ({one.standard_error:.2f})"
+    return None if math.isnan(bits) else f"{bits:+.2f} ({standard_error:.2f})"
 
 
 def effects_table(
     models: Mapping[str, Sequence[EffectInBits]],
     title: str,
-    cell: Callable[[EffectInBits], str | None] = bits_text,
+    cell: Callable[[EffectInBits], str | None] = lambda one: bits_text(one.bits, one.standard_error),
     heading: str = "people, ms",
     reference: Callable[[str, int], str] = people_text,
 ) -> Table:
@@ -214,11 +214,19 @@ def _word_bits(analysis: SentenceAnalysis, place: int | None) -> str:
 
 def effect_table(effect: Effect, rows: Sequence[RunMetrics]) -> list[Printed]:
     """One effect in people and in models, at the critical word and after it."""
-    found = {name: row.garden_paths.effects for name, row in _by_name(rows).items() if row.garden_paths is not None}
+    found = {name: row.values for name, row in _by_name(rows).items() if row.of("effect_bits")}
     words = ("critical word", "1 later", "2 later")
     people = [(word, people_text(effect.name, region)) for region, word in enumerate(words)]
-    models: list[Row] = [[("", name), *zip(words, map(bits_text, own), strict=True)] for name, own in found.items()]
-    unknown = [f"{name} {own[-1].num_unknown}" for name, own in found.items() if own[-1].num_unknown]
+    models, unknown = list[Row](), list[str]()
+    for name, values in found.items():
+        cells = []
+        for region in REGIONS:
+            place = f"{effect.name}, {region}"
+            bits, error = (values.get(f"effect_{of}, {place}", math.nan) for of in ("bits", "standard_error"))
+            cells.append(bits_text(bits, error))
+        models.append([("", name), *zip(words, cells, strict=True)])
+        if number := values.get(f"effect_num_unknown, {place}"):
+            unknown.append(f"{name} {number}")
     title = f"{effect.title}, mean over items: ms more (95 % interval), bits more (standard error)"
     lines = [f"items with an unknown word there or before: {', '.join(unknown)}"] if unknown else []
     return [Table.of([[("", "people, ms"), *people], *models], title=title), *lines]

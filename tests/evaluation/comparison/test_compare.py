@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.comparison.test_metrics import FULL
+from tests.evaluation.comparison.test_metrics import FULL, changed
 from treelm.evaluation.comparison import measure
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.comparison.compare import notes_on
 from treelm.evaluation.comparison.metrics import RunMetrics, training_metrics
-from treelm.models.perplexity import Coverage
 from treelm.training.config import TrainingConfig
 from treelm.training.recipe import load_recipe
 
@@ -30,20 +29,26 @@ def notes(*rows: RunMetrics) -> str:
         ({"vocabulary": "x"}, "perplexities do not compare between groups of rows with other vocabularies (so other"),
         ({"text": "x"}, "perplexities do not compare between groups of rows with other texts: one | other"),
         ({"gold_trees": "dependencies"}, "F1 does not compare between rows with other gold trees: one | other"),
-        ({"perplexities": (), "text": "x"}, "F1 does not compare between rows with other texts: one | other"),
+        (
+            {"values": {"unlabeled_f1, plain": 9.0}, "text": "x"},
+            "F1 does not compare between rows with other texts: one | other",
+        ),
         ({"data_identity": {"train": "x"}}, "trained on other data (words or trees): one | other"),
-        ({"pairs": (replace(FULL.pairs[0], num_pairs=3),)}, "blimp.jsonl has other pairs in some rows, which do not"),
+        (
+            {"values": {**FULL.values, "num_pairs, blimp.jsonl": 3}},
+            "blimp.jsonl has other pairs in some rows, which do not",
+        ),
     ],
 )
 def test_rows_that_do_not_compare_are_named(changes: dict[str, Any], said: str) -> None:
     one = replace(ONE, data_identity={"train": "t"})
     assert said in notes(one, replace(one, name="other", **changes))
-    for same in (replace(one, name="same"), replace(one, name="parser", perplexities=(), vocabulary="x")):
+    for same in (replace(one, name="same"), replace(one, name="parser", values={}, vocabulary="x")):
         assert said not in notes(one, same), "a parser's vocabulary changes no perplexity"
 
 
 def test_bounds_of_a_beam_that_does_not_tell_what_has_converged_are_named() -> None:
-    told = replace(ONE, name="told", coverage=Coverage(num_words=8, num_unknown=0, num_unconverged=0))
+    told = changed(ONE, {"words_whose_search_has_not_converged": 0.0}, name="told")
     assert "which words have converged, an adaptive one does: one\n" in f"{notes(ONE, told)}\n"
     assert "an adaptive one does" not in notes(told)
     assert "(--threshold 11 --action-beam 4000 --word-beam 400)" in notes(told)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import csv
-import math
 from dataclasses import replace
 
 import pytest
 
-from tests.evaluation.comparison.test_metrics import FULL
+from tests.evaluation.comparison.test_metrics import FULL, changed
 from treelm.errors import InputError
 from treelm.evaluation.comparison.frame import ComparisonFrame, seed_numbers, text_of
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.tables import Bold, latex_text
 from treelm.figures.report.page import report_page
-from treelm.models.perplexity import Coverage, Perplexity
 
-BARE = RunMetrics(name="a_parser", run="runs/a_parser", system="shift-reduce", num_parameters=1_000_000)
+BARE = RunMetrics(name="a_parser", run="runs/a_parser", system="shift-reduce", values={"parameters": 1_000_000})
 BOTH = Comparison(runs=(FULL, BARE), notes=("50% of it",))
 
 
@@ -93,10 +91,8 @@ def test_rows_that_differ_by_their_seed_alone_are_one_model() -> None:
 
 def test_the_best_among_rows_that_compare_is_bold_and_seeds_have_a_mean() -> None:
     def rows(**changes: object) -> list[RunMetrics]:
-        f1 = [replace(FULL.unlabeled_f1[0], corpus_f1=value) for value in (76.3, 80.0)]
-        return [
-            FULL, replace(FULL, name="other", unlabeled_f1=(f1[1],), **changes), replace(FULL, name="third", text="x")
-        ]  # type: ignore[arg-type]  # fmt: skip
+        better = changed(FULL, {"unlabeled_f1, plain": 80.0}, name="other", **changes)
+        return [FULL, better, replace(FULL, name="third", text="x")]
 
     def cells(found: ComparisonFrame) -> list[str]:
         shown = found.table()
@@ -113,15 +109,7 @@ def test_the_best_among_rows_that_compare_is_bold_and_seeds_have_a_mean() -> Non
 def values(*perplexities: str) -> list[RunMetrics]:
     """Rows of these perplexities, those with ≤ upper bounds."""
     return [
-        replace(
-            FULL,
-            name=text,
-            perplexities=(
-                Perplexity(
-                    total_bits=math.log2(float(text.strip("≤ "))), num_units=1, is_upper_bound=text.startswith("≤")
-                ),
-            ),
-        )
+        changed(FULL, {"perplexity": float(text.strip("≤ "))}, name=text, is_upper_bound=text.startswith("≤"))
         for text in perplexities
     ]
 
@@ -146,18 +134,18 @@ def test_an_upper_bound_is_never_ordered_where_the_order_is_not_certain(
 
 
 def test_shares_of_words_and_numbers_of_sentences_stand_in_every_form() -> None:
-    coverage = Coverage(num_words=8, num_unknown=2, num_unconverged=4)
-    few = replace(FULL, coverage=coverage, unlabeled_f1=(replace(FULL.unlabeled_f1[0], num_sentences=2),))
+    shares = {"unknown_words": 0.25, "words_whose_search_has_not_converged": 0.5}
+    few = changed(FULL, {**shares, "num_sentences_unlabeled_f1, plain": 2})
     (row,) = table(frame(few).to_markdown())
     shown = {"unknown %": "25.0", "not converged %": "50.0", "UF1 plain, n=2": "76.3"}
     assert row.items() >= shown.items()
     assert all(latex_text(heading) in frame(few).to_latex() for heading in shown)
     assert all(f">{heading}<" in report_page(Comparison(runs=(few,))) for heading in shown)
     (row,) = csv.DictReader(frame(few).to_csv().splitlines())
-    shares = (row["unknown_words"], row["words_whose_search_has_not_converged"])
-    assert (*shares, row["num_sentences_unlabeled_f1, plain"]) == ("0.25", "0.5", "2")
+    found = (row["unknown_words"], row["words_whose_search_has_not_converged"])
+    assert (*found, row["num_sentences_unlabeled_f1, plain"]) == ("0.25", "0.5", "2")
     assert "by bytes %" not in frame(few).to_markdown()
-    assert "by bytes %" in frame(replace(few, coverage=replace(coverage, num_spelled=1))).to_markdown()
+    assert "by bytes %" in frame(changed(few, {"words_spelled_by_bytes": 0.125})).to_markdown()
 
 
 def test_columns_are_chosen_by_name_or_heading() -> None:

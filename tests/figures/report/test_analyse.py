@@ -76,7 +76,7 @@ def test_the_beam_after_each_word_is_that_of_a_search(variant: dict[str, Any]) -
 
 
 def row(name: str) -> RunMetrics:
-    return RunMetrics(name=name, run=f"runs/{name}", system="prpn", num_parameters=1)
+    return RunMetrics(name=name, run=f"runs/{name}", system="prpn")
 
 
 def test_all_rows_are_analysed_and_kept_analyses_are_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

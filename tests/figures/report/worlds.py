@@ -7,22 +7,14 @@ from dataclasses import replace
 
 from treelm.evaluation.comparison.metrics import (
     Comparison,
-    F1Metric,
-    GardenPathMetrics,
     LossPoint,
-    PairMetrics,
-    ReadingGain,
-    ReadingMetrics,
     RunMetrics,
     SentenceAnalysis,
-    SyntaxGymMetrics,
     WordBits,
 )
 from treelm.evaluation.evaluate import GUM_NOTES
-from treelm.evaluation.human.garden_paths import EffectInBits
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.syntaxgym.results import circuits
-from treelm.models.perplexity import Perplexity
 from treelm.models.som.network import slot_spans
 from treelm.models.structures import Distances, SpanWeights
 from treelm.trees.trivial import left_branching, right_branching
@@ -51,79 +43,47 @@ def run(name: str, system: str, perplexity: float) -> RunMetrics:
         name=name,
         run=f"runs/{name}",
         system=system,
-        num_parameters=1_300_000,
         split="test",
         num_sentences=460,
         num_words=8_902,
-        training_seconds=75.0,
-        training_words_per_second=6_040.0,
-        scoring_words_per_second=812.0,
         scoring_threads=1,
         loss_curve=tuple(points),
-        perplexities=(
-            Perplexity(
-                unit="word",
-                policy="with_end",
-                total_bits=math.log2(perplexity) * 100,
-                num_units=100,
-                is_upper_bound=system == "rnng",
-            ),
-        ),
-        unlabeled_f1=(F1Metric(protocol="plain", corpus_f1=100 * share, sentence_f1=99 * share),),
+        is_upper_bound=system == "rnng",
         gold_trees="constituency",
-        syntaxgym=SyntaxGymMetrics(
-            suites=dict.fromkeys(sorted(names), share),
-            without_unknown={},
-            circuits={name: share * (1 - number / 10) for number, name in enumerate(circuits())},
-            sg_score=share,
-            mean=share,
-        ),
-        pairs=(
-            PairMetrics(
-                file="blimp.jsonl",
-                accuracy=share,
-                num_pairs=670,
-                num_ties=1,
-                num_with_unknown=2,
-                accuracy_without_unknown=None,
-                groups={
-                    "UID": {f"paradigm_{n}": share for n in range(5)},
-                    "field": {"syntax": share, "morphology": 0.5},
-                },
-            ),
-        ),
-        reading=ReadingMetrics(
-            corpus="natural-stories",
-            response="mean_rt",
-            num_words=6_960,
-            num_unknown=12,
-            ms_per_bit=(0.25, 0.5, 0.125),
-            gain=gain(name, share / 50, perplexity),
-            published=(gain("gpt2", 0.018, 47.0), gain("trigram", 0.012, 370.0)),
-        ),
-        garden_paths=GardenPathMetrics(
-            effects=tuple(
-                EffectInBits(
-                    effect=effect.name,
-                    region=region,
-                    bits=4 * share - region,
-                    standard_error=0.25,
-                    correlation=None if region else 0.5,
-                    by_item={"1": 4.5},
-                    num_missing=0,
-                    num_unknown=3,
-                )
-                for effect in EFFECTS
-                for region in REGIONS
-            )
-        ),
+        values={
+            "parameters": 1_300_000,
+            "training_seconds": 75.0,
+            "training_words_per_second": 6_040.0,
+            "scoring_words_per_second": 812.0,
+            "perplexity": perplexity,
+            "unlabeled_f1, plain": 100 * share,
+            "unlabeled_f1_sentence, plain": 99 * share,
+            "sg_score": share,
+            "mean_over_suites": share,
+            "num_suites": len(names),
+            **{f"circuit, {circuit}": share * (1 - number / 10) for number, circuit in enumerate(circuits())},
+            **{f"suite, {suite}": share for suite in sorted(names)},
+            "minimal_pairs, blimp.jsonl": share,
+            "num_pairs, blimp.jsonl": 670,
+            **gain(share / 50, perplexity),
+            **{f"effect_bits, {one.name}, {region}": 4 * share - region for one in EFFECTS for region in REGIONS},
+        },
+        pair_groups={
+            "blimp.jsonl": {
+                "UID": {f"paradigm_{n}": share for n in range(5)},
+                "field": {"syntax": share, "morphology": 0.5},
+            }
+        },
+        published={"gpt2": gain(0.018, 47.0), "trigram": gain(0.012, 370.0)},
         notes=(GUM_NOTES["brackets"],),
     )
 
 
-def gain(name: str, nats: float, perplexity: float) -> ReadingGain:
+def gain(nats: float, perplexity: float) -> dict[str, float]:
     """What a model adds to the prediction of reading times."""
-    return ReadingGain(name=name, delta_nats_per_word=nats, low=nats / 2, high=nats * 2, perplexity=perplexity)
+    values = {"delta_nats_per_word": nats, "low": nats / 2, "high": nats * 2}
+    values |= {"perplexity": perplexity, "num_words": 6_960}
+    return {f"reading_{name}, natural-stories": value for name, value in values.items()}
 
 
 def analysis(words: tuple[str, ...] = WORDS, shift: float = 0.0) -> SentenceAnalysis:

@@ -16,6 +16,7 @@ from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.comparison.settings import Settings
 from treelm.io.terminal import doing
 from treelm.models import system_of_file
+from treelm.models.perplexity import UNCONVERGED
 from treelm.models.persistence import shipped
 from treelm.models.persistence.hub import name_parts
 from treelm.models.persistence.storage import is_foreign, weight_files
@@ -131,7 +132,7 @@ def hardly_trained(rows: Sequence[RunMetrics]) -> Iterator[str]:
 def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     """Yield notes on metrics: which mean nothing, which do not compare between rows, and how they were measured."""
     yield from hardly_trained(rows)
-    scored = [row for row in rows if row.perplexity is not None]
+    scored = [row for row in rows if "perplexity" in row.values]
     parsed = [row for row in rows if row.gold_trees is not None]
     differ = "perplexities do not compare between groups of rows with other"
     yield from _differing(scored, f"{differ} vocabularies (so other unknown words)", lambda row: row.vocabulary)
@@ -140,18 +141,17 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     yield from _differing(known, "trained on other data (words or trees)", lambda row: row.data_identity.get("train"))
     yield from _differing(parsed, "F1 does not compare between rows with other gold trees", lambda row: row.gold_trees)
     yield from _differing(parsed, "F1 does not compare between rows with other texts", lambda row: row.text)
-    for file in dict.fromkeys(one.file for row in rows for one in row.pairs):
-        numbers = {row.name: one.num_pairs for row in rows for one in row.pairs if one.file == file}
-        read = [row for row in rows if row.name in numbers]
-        said = f"{file} has other pairs in some rows, which do not compare"
-        yield from _differing(read, said, lambda row, numbers=numbers: numbers[row.name])  # type: ignore[misc]
-    bounds = [row for row in scored if row.perplexity is not None and row.perplexity.is_upper_bound]
+    for number in dict.fromkeys(name for row in rows for name in row.values if name.startswith("num_pairs, ")):
+        read = [row for row in rows if number in row.values]
+        said = f"{number.partition(', ')[2]} has other pairs in some rows, which do not compare"
+        yield from _differing(read, said, lambda row, number=number: row.values[number])  # type: ignore[misc]
+    bounds = [row for row in scored if row.is_upper_bound]
     if bounds:
         yield (
             f"perplexities with ≤ are upper bounds: a search finds part of the probability, and {WIDER} may find more. "
             "One above another row, or beside another bound, leaves the order open"
         )
-    unknown = [row.name for row in bounds if row.coverage is None or row.coverage.num_unconverged is None]
+    unknown = [row.name for row in bounds if UNCONVERGED.replace(" ", "_") not in row.values]
     if unknown:
         yield f"a fixed beam does not tell which words have converged, an adaptive one does: {', '.join(unknown)}"
     threads = {row.scoring_threads for row in rows if row.scoring_threads is not None}

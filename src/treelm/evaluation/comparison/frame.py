@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.errors import InputError, choose_from
-from treelm.evaluation.comparison.metrics import BOUND, FILE_NAME, TRIVIAL, Comparison, Difference, RunMetrics, SeedMean
+from treelm.evaluation.comparison.metrics import FILE_NAME, Comparison, Difference, RunMetrics, SeedMean
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.intervals import interval, paired_interval
-from treelm.evaluation.syntaxgym.results import circuits
 from treelm.evaluation.tables import MISSING, Bold, Table
 from treelm.io.atomic import write_atomically
 from treelm.models.perplexity import UNCONVERGED
@@ -26,8 +24,8 @@ METRICS, SYNTAX = "Perplexity and trees", "Tests of syntax, correct in percent"
 HUMAN, SPEED = "Human data: reading times, and effects in bits", "Sizes and speed"
 TABLES = (METRICS, SYNTAX, HUMAN, SPEED)
 """Titles of the tables in which the columns are shown."""
-NAMES, DATA_ONLY, HIDDEN = "names", "data only", "hidden"
-"""Other groups: shown beside every table; only in files; never shown, used only to decide which rows compare."""
+NAMES, DATA_ONLY = "names", "data only"
+"""Other groups: shown beside every table; only in files."""
 LEGEND = {
     "perplexity": "perplexity: per word, each sentence by itself, ends included.",
     "is_upper_bound": "≤: an upper bound, which a wider search may lower.",
@@ -47,49 +45,10 @@ LEGEND = {
     NAMES: "Bold: the best of its column for certain, among rows that compare.",
 }
 """What the headings of columns mean, by name of the metric or group."""
-SHARES = {
-    "unknown words": "unknown %",
-    "words spelled by bytes": "by bytes %",
-    UNCONVERGED: "not converged %",
-}
-"""Headings of what must be known of the words beside a perplexity."""
 SEEDS = ("mean", "deviation", "half_interval")
 _TENTHS, _HUNDREDTHS, _SIGNED, _WHOLE = "{:.1f}".format, "{:.2f}".format, "{:+.2f}".format, "{:,.0f}".format
-Value = Callable[[RunMetrics], Any]
 FILES = {"json": FILE_NAME, "markdown": "comparison.md", "csv": "comparison.csv", "latex": "comparison.tex"}
 """Names of the files that keep a comparison, by format."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A metric of runs, and how its values are displayed."""
-
-    name: str  # name in the frame, and in files for programs
-    value: Value  # gives the value of a run, None where it has none
-    heading: str = ""  # name in displayed tables
-    text: Callable[[Any], str] = str  # writes a value, rounded and in its unit
-    group: str = DATA_ONLY  # the table that shows it
-    better: Literal["lower", "higher"] | None = None  # which values are better; None if the column is not a metric
-    comparable_if_equal: tuple[str, ...] = ()  # columns whose values rows must share for theirs to compare
-    upper_bound_flag: str = ""  # column that tells whether the value is an upper bound
-
-
-def _get(*path: str, **having: Any) -> Value:
-    """Make a getter that follows ``path`` through attributes and mapping keys, and gives None where one is missing.
-
-    Of a tuple of records it takes the first one whose attributes equal ``having``.
-    """
-
-    def value(row: RunMetrics) -> Any:
-        found: Any = row
-        for name in path:
-            found = found.get(name) if isinstance(found, Mapping) else found and getattr(found, name)
-            records = found if isinstance(found, tuple) else (found,)
-            fits = (one for one in records if all(getattr(one, key, wish) == wish for key, wish in having.items()))
-            found = next(fits, None)
-        return found
-
-    return value
 
 
 def _scaled(form: str, factor: float) -> Callable[[float], str]:
@@ -100,128 +59,136 @@ def _minutes(seconds: float) -> str:
     return "{}:{:02d}".format(*divmod(round(seconds), 60))
 
 
-def _columns(rows: Sequence[RunMetrics]) -> Iterator[Column]:
-    """Yield all columns in which some of these runs may have a value, in the order in which they are displayed."""
-    of_system = SPEED if any(row.system != row.name for row in rows) else DATA_ONLY
-    yield Column("run", _get("name"), "run", group=NAMES)
-    yield Column("system", _get("system"), "system", group=of_system)
-    yield Column("parameters", lambda row: row.num_parameters or None, "parameters", _scaled("{:.2f}M", 1e-6), SPEED)
-    yield Column("training_seconds", _get("training_seconds"), "training", _minutes, SPEED)
-    yield from _perplexities(rows)
-    for name in dict.fromkeys(one.protocol for row in rows for one in row.labeled_f1):
-        yield from _f1(rows, "labeled_f1", name, f"labelled F1 {name.partition(' (')[0]}")
-    for name in dict.fromkeys(one.protocol for row in rows for one in row.unlabeled_f1):
-        yield from _f1(rows, "unlabeled_f1", name, f"UF1 {name}")
-        yield Column(f"unlabeled_f1_sentence, {name}", _get("unlabeled_f1", "sentence_f1", protocol=name))
-        for key, heading, names in (("trivial_f1", "trivial", TRIVIAL), ("binary_upper_bound_f1", "bound", BOUND)):
-            value = partial(RunMetrics.baseline_f1, protocol=name, names=names)
-            yield Column(f"{key}, {name}", value, heading, _TENTHS, METRICS)
-    differ = len({row.gold_trees for row in rows} - {None}) > 1  # else the legend says which they are
-    yield Column("gold_trees", _get("gold_trees"), "gold trees", group=METRICS if differ else DATA_ONLY)
-    for kind in ("training", "scoring"):
-        name = f"{kind}_words_per_second"
-        yield Column(name, _get(name), f"words/s {kind}", _WHOLE, SPEED)
-    yield from _syntaxgym(rows)
-    files = dict.fromkeys(one.file for row in rows for one in row.pairs)
-    shorts = [file.partition(".")[0] for file in files]
-    for file, short in zip(files, shorts, strict=True):
-        heading, number = file if shorts.count(short) > 1 else short, f"num_pairs, {file}"
-        yield _share(
-            f"minimal_pairs, {file}", _get("pairs", "accuracy", file=file), heading, comparable_if_equal=(number,)
-        )
-        yield Column(number, _get("pairs", "num_pairs", file=file), group=HIDDEN)
-    yield from _human(rows)
-    for name in ("vocabulary", "text", "needs_trees"):
-        yield Column(name, _get(name), group=HIDDEN)
+_PERCENT, _MILLI, _MILLIONS = _scaled("{:.1f}", 100), _scaled("{:+.2f}", 1000), _scaled("{:.2f}M", 1e-6)
 
 
-def _perplexities(rows: Sequence[RunMetrics]) -> Iterator[Column]:
-    """Yield the perplexity by which runs compare, shares of words beside it, and other perplexities by their names."""
-    comparable: tuple[str, ...] = ("vocabulary", "text", "needs_trees")
+@dataclass(frozen=True)
+class Column:
+    """A column of the frame, or the specification of a kind of columns: which they are, and how they are displayed.
 
-    def column(name: str, value: Value, heading: str) -> Column:
-        return Column(
-            name,
-            value,
-            heading,
-            _TENTHS,
-            METRICS,
-            better="lower",
-            comparable_if_equal=comparable,
-            upper_bound_flag="is_upper_bound",
-        )
-
-    yield column("perplexity", _get("perplexity", "value"), "perplexity")
-    yield Column("is_upper_bound", _get("perplexity", "is_upper_bound"))
-    for name in dict.fromkeys(name for row in rows if row.coverage is not None for name in row.coverage.shares):
-        value = _get("coverage", "shares", name)
-        yield Column(name.replace(" ", "_"), value, SHARES[name], _scaled("{:.1f}", 100), METRICS)
-    for name in dict.fromkeys(one.name for row in rows for one in row.perplexities if one != row.perplexity):
-        heading = name.replace(" per word, with end of sentence", "").replace(", in a stream", " in a stream")
-        yield column(name, _get("perplexities", "value", name=name), heading)
-
-
-def _f1(rows: Sequence[RunMetrics], kind: str, protocol: str, heading: str) -> Iterator[Column]:
-    """Yield F1 by a protocol, with the number of sentences in its heading, and a column of that number."""
-    value, count = _get(kind, "corpus_f1", protocol=protocol), _get(kind, "num_sentences", protocol=protocol)
-    counts = sorted({found for row in rows if (found := count(row)) is not None})
-    heading += f", n={'/'.join(f'{one:,}' for one in counts)}" if counts else ""
-    comparable = ("gold_trees", "text")
-    yield Column(f"{kind}, {protocol}", value, heading, _TENTHS, METRICS, "higher", comparable_if_equal=comparable)
-    yield Column(f"num_sentences_{kind}, {protocol}", count)
-
-
-def _share(name: str, value: Value, heading: str, group: str = SYNTAX, **options: Any) -> Column:
-    return Column(name, value, heading, _scaled("{:.1f}", 100), group, better="higher", **options)
-
-
-def _syntaxgym(rows: Sequence[RunMetrics]) -> Iterator[Column]:
-    """Columns of SyntaxGym: SG score with and without unknown words, circuits and suites.
-
-    Where runs lack the SG score because a suite was not scored, means over the suites that were scored are shown.
+    The columns of a kind name after a comma what their values are of, such as ``unlabeled_f1, plain``: this stands for
+    ``{}`` in the heading and in the names of other columns.
     """
-    scored = [row.syntaxgym for row in rows if row.syntaxgym is not None]
-    sizes = {len(one.suites) for one in scored if one.sg_score is None}
-    known_sizes = {
-        len(one.without_unknown) for one in scored if one.without_unknown and one.sg_score_without_unknown is None
-    }
-    mean, known_mean = (f"mean of {'/'.join(map(str, sorted(found)))} suites" for found in (sizes, known_sizes))
-    shown, known_shown = (SYNTAX if found else DATA_ONLY for found in (sizes, known_sizes))
-    yield _share("sg_score", _get("syntaxgym", "sg_score"), "SG score")
-    name = "sg_score_without_unknown"
-    yield _share(name, _get("syntaxgym", name), "SG known words")
-    name, of_known = "mean_over_suites_without_unknown", _get("syntaxgym", "mean_without_unknown")
-    yield _share(name, of_known, f"known words, {known_mean}", known_shown)
-    yield _share("mean_over_suites", _get("syntaxgym", "mean"), mean, shown)
-    suites = dict.fromkeys(suite for one in scored for suite in one.suites)
-    for one in circuits():
-        yield _share(f"circuit, {one}", _get("syntaxgym", "circuits", one), one)
-    yield from (Column(f"suite, {one}", _get("syntaxgym", "suites", one)) for one in suites)
-    for one in circuits():
-        yield Column(f"circuit_without_unknown, {one}", _get("syntaxgym", "circuits_without_unknown", one))
-    yield from (Column(f"suite_without_unknown, {one}", _get("syntaxgym", "without_unknown", one)) for one in suites)
+
+    name: str  # name in the frame, and in files for programs
+    heading: str = ""  # name in displayed tables
+    text: Callable[[Any], str] = str  # writes a value, rounded and in its unit
+    group: str = DATA_ONLY  # the table that shows it
+    better: Literal["lower", "higher"] | None = None  # which values are better; None if the column is not a metric
+    comparable_if_equal: tuple[str, ...] = ()  # columns whose values rows must share for theirs to compare
+    upper_bound_flag: str = ""  # column that tells whether the value is an upper bound
+    count: str = ""  # column of the numbers of sentences or suites, which stand in the heading
+    in_place_of: str = ""  # column beside which this one is only in files, unless a run lacks that column's value
+    short: Callable[[str], str] = str  # how the heading names what the values are of
+
+    def part(self, name: str) -> str | None:
+        """What the values of a column of this kind are of; None for columns of other kinds."""
+        kind, _, of = name.partition(f"{self.name}, ")
+        return "" if name == self.name else of if of and not kind else None
 
 
-def _human(rows: Sequence[RunMetrics]) -> Iterator[Column]:
-    """Yield gains in the prediction of reading times, BabyLM's reading scores, and effects in bits by region."""
-    for corpus in dict.fromkeys(row.reading.corpus for row in rows if row.reading is not None):
-        name, heading = f"reading_delta_nats_per_word, {corpus}", f"delta {corpus.replace('-', ' ')}"
-        yield Column(
-            name,
-            _get("reading", "gain", "delta_nats_per_word", corpus=corpus),
-            heading,
-            _scaled("{:+.2f}", 1000),
-            HUMAN,
-        )
-        for field in ("low", "high", "perplexity"):
-            yield Column(f"reading_{field}, {corpus}", _get("reading", "gain", field, corpus=corpus))
-    for field, heading in (("eye_tracking", "BabyLM eyes"), ("self_paced_reading", "BabyLM reading")):
-        yield Column(f"babylm_{field}", _get("reading", "babylm", field), heading, _HUNDREDTHS, HUMAN)
-    for effect in EFFECTS:
-        for region in REGIONS:
-            bits = _get("garden_paths", "effects", "bits", effect=effect.name, region=region)
-            group = DATA_ONLY if region else HUMAN
-            yield Column(f"effect_bits, {effect.name}, {region}", bits, effect.title, _SIGNED, group)
+def _perplexity(name: str, heading: str) -> Column:
+    comparable = ("vocabulary", "text", "needs_trees")
+    return Column(name, heading, _TENTHS, METRICS, "lower", comparable, "is_upper_bound")
+
+
+def _f1(kind: str, heading: str) -> Column:
+    options: dict[str, Any] = {"count": f"num_sentences_{kind}, {{}}", "short": lambda of: of.partition(" (")[0]}
+    return Column(kind, heading, _TENTHS, METRICS, "higher", ("gold_trees", "text"), **options)
+
+
+def _share(name: str, heading: str, comparable: tuple[str, ...] = (), **options: Any) -> Column:
+    return Column(name, heading, _PERCENT, SYNTAX, "higher", comparable, **options)
+
+
+def _mean(items: str, heading: str) -> Column:
+    return _share(f"mean_over_suites{items}", heading, count=f"num_suites{items}", in_place_of=f"sg_score{items}")
+
+
+COLUMNS: Sequence[Sequence[Column]] = (
+    [Column("run", "run", group=NAMES)],
+    [Column("system", "system", group=SPEED)],
+    [Column("parameters", "parameters", _MILLIONS, SPEED)],
+    [Column("training_seconds", "training", _minutes, SPEED)],
+    [_perplexity("perplexity", "perplexity")],
+    [Column("is_upper_bound")],
+    [Column("unknown_words", "unknown %", _PERCENT, METRICS)],
+    [Column("words_spelled_by_bytes", "by bytes %", _PERCENT, METRICS)],
+    [Column(UNCONVERGED.replace(" ", "_"), "not converged %", _PERCENT, METRICS)],
+    [
+        _perplexity("perplexity per word, with end of sentence", "perplexity {}"),
+        _perplexity("perplexity per symbol, with end of sentence", "perplexity per symbol {}"),
+        _perplexity("perplexity per character, with end of sentence", "perplexity per character {}"),
+    ],
+    [_f1("labeled_f1", "labelled F1 {}"), Column("num_sentences_labeled_f1")],
+    [
+        _f1("unlabeled_f1", "UF1 {}"),
+        Column("num_sentences_unlabeled_f1"),
+        Column("unlabeled_f1_sentence"),
+        Column("trivial_f1", "trivial", _TENTHS, METRICS),
+        Column("binary_upper_bound_f1", "bound", _TENTHS, METRICS),
+    ],
+    [Column("gold_trees", "gold trees", group=METRICS)],
+    [Column("training_words_per_second", "words/s training", _WHOLE, SPEED)],
+    [Column("scoring_words_per_second", "words/s scoring", _WHOLE, SPEED)],
+    [_share("sg_score", "SG score")],
+    [_share("sg_score_without_unknown", "SG known words")],
+    [_mean("_without_unknown", "known words, mean of suites")],
+    [_mean("", "mean of suites")],
+    [_share("circuit", "{}")],
+    [Column("suite")],
+    [Column("circuit_without_unknown")],
+    [Column("suite_without_unknown")],
+    [_share("minimal_pairs", "{}", ("num_pairs, {}",), short=lambda file: file.partition(".")[0])],
+    [
+        Column("reading_delta_nats_per_word", "delta {}", _MILLI, HUMAN, short=lambda of: of.replace("-", " ")),
+        *(Column(f"reading_{name}") for name in ("low", "high", "perplexity")),
+    ],
+    [Column("babylm_eye_tracking", "BabyLM eyes", _HUNDREDTHS, HUMAN)],
+    [Column("babylm_self_paced_reading", "BabyLM reading", _HUNDREDTHS, HUMAN)],
+    *(
+        [Column(f"effect_bits, {one.name}, {region}", one.title, _SIGNED, DATA_ONLY if region else HUMAN)]
+        for one in EFFECTS
+        for region in REGIONS
+    ),
+)
+"""All kinds of columns in the order in which they are displayed; columns of kinds that stand in one list take turns."""
+_OF_RUNS = ("system", "is_upper_bound", "gold_trees", "vocabulary", "text", "needs_trees")
+"""Attributes of runs that are columns of the frame beside their values; the last three are never shown, and used only
+to decide which rows compare."""
+
+
+def _columns(data: pandas.DataFrame) -> Iterator[Column]:
+    """Yield the columns in which some run has a value, in the order in which they are displayed."""
+    measured = [str(name) for name in data if data[name].notna().any()]
+    for kind in COLUMNS:
+        parts = dict.fromkeys(of for name in measured for one in kind if (of := one.part(name)) is not None)
+        for of in parts:
+            for one in kind:
+                shorts = [*map(one.short, parts)]
+                label = of if shorts.count(one.short(of)) > 1 else one.short(of)
+                column = replace(
+                    one,
+                    name=f"{one.name}, {of}" if of else one.name,
+                    heading=one.heading.format(label),
+                    comparable_if_equal=tuple(name.format(of) for name in one.comparable_if_equal),
+                    count=one.count.format(of),
+                )
+                if column.name in measured:
+                    yield _fitted(column, data)
+
+
+def _fitted(column: Column, data: pandas.DataFrame) -> Column:
+    """A column as these runs need it: with counts in its heading, and only in files where others say the same."""
+    counts = sorted({*data[column.count].dropna()}) if column.count in data else []
+    heading = f"{column.heading}, n={'/'.join(f'{one:,}' for one in counts)}" if counts else column.heading
+    is_told = {
+        "system": (data["system"] == data["run"]).all(),
+        "gold_trees": data["gold_trees"].nunique() < 2,  # the legend says which they are
+    }.get(column.name, False)
+    if column.in_place_of in data:
+        is_told = not (data[column.name].notna() & data[column.in_place_of].isna()).any()
+    return replace(column, heading=heading, group=DATA_ONLY if is_told else column.group)
 
 
 def seed_numbers(rows: Sequence[RunMetrics]) -> list[int]:
@@ -277,17 +244,20 @@ class ComparisonFrame:
         """
         import pandas
 
-        rows = comparison.runs
-        values = {column: [column.value(row) for row in rows] for column in _columns(rows)}
-        columns = [one for one in values if one.group == HIDDEN or any(value is not None for value in values[one])]
-        data = pandas.DataFrame({one.name: pandas.Series(values[one], dtype=object) for one in columns})
+        rows = [
+            {"run": row.name, **{name: getattr(row, name) for name in _OF_RUNS}, **row.values}
+            for row in comparison.runs
+        ]
+        data = pandas.DataFrame(rows, columns=["run", *_OF_RUNS] if not rows else None, dtype=object)
+        data = data.where(data.notna(), None)
+        columns = list(_columns(data))
         if names:
             columns = [columns[0], *(_named(name, columns) for name in dict.fromkeys(names))]
-        return cls(data, columns, seed_numbers(rows), comparison)
+        return cls(data, columns, seed_numbers(comparison.runs), comparison)
 
     def public(self) -> pandas.DataFrame:
-        """All columns but hidden ones, unrounded, then means over seeds and differences; NaN where there is none."""
-        data = self.data[[column.name for column in self.columns if column.group != HIDDEN]].copy()
+        """All columns, unrounded, then means over seeds and differences; NaN where there is none."""
+        data = self.data[[column.name for column in self.columns]].copy()
         extra = [(one.runs, name, one.metric, getattr(one, name)) for one in self.comparison.seeds for name in SEEDS]
         extra += [
             (one.runs, name, f"{one.metric}, less {one.other}", getattr(one, name))
@@ -467,7 +437,7 @@ def _named(name: str, columns: Sequence[Column]) -> Column:
 
     Raises ``InputError`` if there is none.
     """
-    known = [one for one in columns if one.group not in (NAMES, HIDDEN)]
+    known = [one for one in columns if one.group != NAMES]
     for one in known:
         if name in (one.name, one.heading, one.name.partition(",")[0]):
             if one.group == DATA_ONLY:

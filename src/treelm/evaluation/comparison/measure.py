@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from time import perf_counter
 from typing import Any, Literal, TypeVar
 
@@ -27,15 +26,10 @@ from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.comparison.metrics import (
     FEWEST_UNITS,
     FORMAT_VERSION,
-    F1Metric,
-    GardenPathMetrics,
     GoldTrees,
-    PairMetrics,
-    ReadingGain,
-    ReadingMetrics,
     RunMetrics,
-    SyntaxGymMetrics,
     UnitSums,
+    known,
     training_metrics,
 )
 from treelm.evaluation.comparison.settings import Materials, Settings
@@ -43,20 +37,17 @@ from treelm.evaluation.evalb_files import gold_bracketing
 from treelm.evaluation.evaluate import Evaluation, evaluate_run, is_unparsed
 from treelm.evaluation.human import sap, ucl
 from treelm.evaluation.human.corpora import ReadingCorpus
-from treelm.evaluation.human.garden_paths import measure_effects
+from treelm.evaluation.human.garden_paths import effect_values, measure_effects
 from treelm.evaluation.human.material import score_material
-from treelm.evaluation.human.reading import ModelResult, Regression
-from treelm.evaluation.minimal_pairs import MinimalPair, MinimalPairResult, score_pairs
+from treelm.evaluation.human.reading import Regression
+from treelm.evaluation.minimal_pairs import MinimalPair, score_pairs
+from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.settings import EvaluationSettings
 from treelm.evaluation.span_protocols import PROTOCOLS
-from treelm.evaluation.syntaxgym.results import (
-    accuracies,
-    accuracies_without_unknown,
-    circuit_accuracies,
-    overall_score,
-)
+from treelm.evaluation.syntaxgym.results import suite_values
 from treelm.evaluation.syntaxgym.scoring import score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite
+from treelm.evaluation.trivial_baselines import UPPER_BOUND
 from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched
 from treelm.inference.loading import load, model_hash
@@ -79,7 +70,11 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Advance]]
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
 RULES = 7  # raised when metrics of the same run and data become others, so that kept ones are measured again
 FOLDER = "measured"
-Record = TypeVar("Record")
+_JOINED = ("values", "pair_groups", "published")
+"""What several parts of the metrics add to."""
+TRIVIAL = ("left-branching", "right-branching", "balanced", "random", "random, uniform over trees")
+"""Names of the baselines that every system has, whether its trees come from distances or not."""
+T = TypeVar("T")
 
 
 def check_data(run: Path, settings: Settings) -> None:
@@ -114,26 +109,18 @@ class Measurement:
         Raises ``InputError`` for a run that is not finished, and for data that cannot be read.
         """
         seconds, words_per_second, curve, notes = training_metrics(self._run, self._recipe.training)
-        evaluated = self._evaluated()
-        metrics = replace(
-            evaluated,
-            name=self._name,
-            run=str(self._run),
-            data_identity=read_data_identity(self._run),
-            training_seconds=seconds,
-            training_words_per_second=words_per_second,
-            loss_curve=curve,
-            notes=(*evaluated.notes, *notes),
-        )
-        if not metrics.perplexities or metrics.needs_trees:
-            return metrics  # words alone, without trees, are not enough for its probabilities
-        return replace(
-            metrics,
-            syntaxgym=self._syntaxgym(materials.suites) if materials.suites else None,
-            pairs=tuple(self._pairs(file, pairs) for file, pairs in materials.pairs.items()),
-            reading=None if materials.corpus is None else self._reading(materials.corpus),
-            garden_paths=self._garden_paths() if self._settings.gardenpath else None,
-        )
+        speed = {"training_seconds": seconds, "training_words_per_second": words_per_second}
+        parts = [self._evaluated(), {"values": known(speed)}]
+        reads_words = "perplexity" in parts[0]["values"] and not parts[0]["needs_trees"]
+        if reads_words:  # words alone, without trees, are enough for its probabilities
+            parts += [self._syntaxgym(materials.suites)] if materials.suites else []
+            parts += [self._pairs(file, pairs) for file, pairs in materials.pairs.items()]
+            parts += [] if materials.corpus is None else [self._reading(materials.corpus)]
+            parts += [self._garden_paths()] if self._settings.gardenpath else []
+        joined = {name: dict(chain.from_iterable(part.get(name, {}).items() for part in parts)) for name in _JOINED}
+        about = {"name": self._name, "run": str(self._run), "data_identity": read_data_identity(self._run)}
+        found = from_plain(RunMetrics, {**parts[0], **joined, **about}, where=f"kept metrics of {self._run}")
+        return replace(found, loss_curve=curve, notes=(*found.notes, *notes))
 
     @cached_property
     def _lm(self) -> LanguageModel:
@@ -144,39 +131,37 @@ class Measurement:
     def _measured(
         self,
         part: str,
-        kind: type[Record],
         what: str,
-        measure: Callable[[Advance], Record],
+        measure: Callable[[Advance], dict[str, Any]],
         *,
         total: int | None = None,
         **origin: Any,
-    ) -> Record:
+    ) -> dict[str, Any]:
         """A part of the metrics: as it was kept, or else measured now and kept.
 
-        ``part`` is its name in the cache and ``origin`` all that it follows from besides the run. ``measure`` makes a
-        record of ``kind``; meanwhile ``what`` and the ``total`` number of sentences are shown. Raises ``InputError``
-        if the weights of the run changed while it was measured.
+        ``part`` is its name in the cache and ``origin`` all that it follows from besides the run. ``measure`` gives
+        fields of ``RunMetrics`` as plain values; meanwhile ``what`` and the ``total`` number of sentences are shown.
+        Raises ``InputError`` if the weights of the run changed while it was measured.
         """
         origin = {**self._origin, **origin}
         kept = None if self._cache is None else self._cache.get(part, origin)
         if kept is None:
             with self._show(f"{self._name}: {what}", total) as advance:
-                kept = to_plain(measure(advance))
+                kept = measure(advance)
             if model_hash(self._run) != self._weights:
                 remedy = "wait until its training is over, then compare again"
                 raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
             if self._cache is not None:
                 self._cache.put(part, origin, kept)
-        return from_plain(kind, kept, where=f"kept {part} of {self._run}", null=math.nan)
+        return kept
 
-    def _evaluated(self) -> RunMetrics:
+    def _evaluated(self) -> dict[str, Any]:
         settings, data = self._settings, self._recipe.data
         of_file = settings.data_format if settings.data else None
         path, options = locate_split(data, settings.data or settings.split, of_file)
         is_conllu = options.format_for(str(path)) == "conllu"
         return self._measured(
             "evaluation",
-            RunMetrics,
             settings.data or settings.split,
             lambda advance: self._evaluate("dependencies" if is_conllu else "constituency", advance),
             name=settings.data or settings.split,
@@ -189,7 +174,7 @@ class Measurement:
             parser=parser_of(path),  # whose trees F1 is against, which notes say
         )
 
-    def _evaluate(self, gold: GoldTrees, advance: Advance) -> RunMetrics:
+    def _evaluate(self, gold: GoldTrees, advance: Advance) -> dict[str, Any]:
         (evaluated,) = evaluate_run(
             self._run,
             self._recipe,
@@ -202,117 +187,120 @@ class Measurement:
             on_sentence=advance,
         )
         lm, result = self._lm, evaluated.result
-        reads_words = lm.predicts_words and not has(lm, TreeConditioned)
-        return RunMetrics(
-            name=self._name,
-            run=str(self._run),
-            system=lm.system,
-            num_parameters=sum(parameter.numel() for parameter in lm.parameters()),
-            search=str(lm.search) if isinstance(lm, Searching) else "",
-            weights=self._weights,
-            recipe=_recipe_hash(self._recipe),
-            vocabulary=lm.vocabulary.fingerprint(),
-            text=json_hash([sentence.words for sentence in evaluated.sentences]),
-            scoring_words_per_second=_scoring_speed(lm, evaluated.sentences) if reads_words else None,
-            needs_trees=has(lm, TreeConditioned),
-            scoring_threads=torch.get_num_threads(),
-            split=result.split,
-            num_sentences=result.num_sentences,
-            num_words=result.num_words,
-            perplexities=result.perplexities,
-            coverage=result.coverage,
-            labeled_f1=tuple(
-                F1Metric(
-                    protocol=one.protocol,
-                    corpus_f1=one.total.f1,
-                    sentence_f1=one.total.sentence_f1,
-                    num_sentences=one.total.count("valid"),
-                )
-                for one in result.bracketing
-                if one.parameters.labeled
-            ),
-            unlabeled_f1=tuple(
-                F1Metric(
-                    protocol=one.name,
-                    corpus_f1=one.corpus_f1,
-                    sentence_f1=one.sentence_f1,
-                    num_sentences=len(one.sentences),
-                )
-                for one in result.spans
-            ),
-            gold_trees=gold if result.spans else None,
-            baselines=result.baselines,
-            own=dict(result.own),
-            units=unit_sums(evaluated),
-            notes=(*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)),
-        )
+        needs_trees = has(lm, TreeConditioned)
+        speed = _scoring_speed(lm, evaluated.sentences) if lm.predicts_words and not needs_trees else None
+        num_parameters = sum(parameter.numel() for parameter in lm.parameters()) or None  # n-grams have none
+        return {
+            "system": lm.system,
+            "search": str(lm.search) if isinstance(lm, Searching) else "",
+            "weights": self._weights,
+            "recipe": _recipe_hash(self._recipe),
+            "vocabulary": lm.vocabulary.fingerprint(),
+            "text": json_hash([sentence.words for sentence in evaluated.sentences]),
+            "split": result.split,
+            "num_sentences": result.num_sentences,
+            "num_words": result.num_words,
+            "needs_trees": needs_trees,
+            "is_upper_bound": result.is_upper_bound if result.perplexities else None,
+            "gold_trees": gold if result.spans else None,
+            "scoring_threads": torch.get_num_threads(),
+            "units": to_plain(unit_sums(evaluated)),
+            "notes": [*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)],
+            "values": known({"parameters": num_parameters, "scoring_words_per_second": speed, **_values_of(result)}),
+        }
 
-    def _syntaxgym(self, suites: Sequence[Suite]) -> SyntaxGymMetrics:
-        def score(advance: Advance) -> SyntaxGymMetrics:
+    def _syntaxgym(self, suites: Sequence[Suite]) -> dict[str, Any]:
+        def score(advance: Advance) -> dict[str, Any]:
             tokenisation = self._settings.tokenisation
             keep = None if self._cache is None else (self._cache, self._weights)
             results = score_suites(self._lm, suites, tokenisation=tokenisation, on_sentence=advance, keep=keep)
-            by_suite = accuracies(results)
-            return SyntaxGymMetrics(
-                suites=by_suite,
-                without_unknown=accuracies_without_unknown(results),
-                circuits=circuit_accuracies(by_suite),
-                sg_score=overall_score(by_suite),
-                mean=fmean(by_suite.values()),
-            )
+            return {"values": suite_values(results)}
 
         hashes = {suite.name: json_hash(repr((suite.metric, suite.formulas, suite.items))) for suite in suites}
         what, total = f"{len(suites)} suites of SyntaxGym", len(write_sentences(suites))
-        return self._measured("syntaxgym", SyntaxGymMetrics, what, score, total=total, suites=hashes)
+        return self._measured("syntaxgym", what, score, total=total, suites=hashes)
 
-    def _pairs(self, file: str, pairs: Sequence[MinimalPair]) -> PairMetrics:
-        settings = self._settings
+    def _pairs(self, file: str, pairs: Sequence[MinimalPair]) -> dict[str, Any]:
+        settings, name = self._settings, Path(file).name
 
-        def score(advance: Advance) -> PairMetrics:
+        def score(advance: Advance) -> dict[str, Any]:
             found = score_pairs(self._lm, pairs, tokenisation=settings.tokenisation, on_sentence=advance)
-            return _pair_metrics(Path(file).name, found)
+            values = {"minimal_pairs": found.overall.accuracy, "num_pairs": found.overall.total}
+            groups = {
+                grouping: {group: counts.accuracy for group, counts in members.items()}
+                for grouping, members in found.groups.items()
+            }
+            return {"values": known(_named(values, name)), "pair_groups": {name: groups}}
 
         return self._measured(
             "pairs",
-            PairMetrics,
             f"pairs of {file}",
             score,
             total=len({text for pair in pairs for text in (pair.good, pair.bad)}),
-            name=Path(file).name,
+            name=name,
             file=file_hash(Path(file), remedy="check the path"),
             columns=[settings.good, settings.bad, *settings.group_by, *filter(None, [settings.encoding])],
             most=settings.max_pairs_per_group,
         )
 
-    def _reading(self, corpus: ReadingCorpus) -> ReadingMetrics:
-        def score(advance: Advance) -> ReadingMetrics:
+    def _reading(self, corpus: ReadingCorpus) -> dict[str, Any]:
+        def score(advance: Advance) -> dict[str, Any]:
             """Compare the run with the published models, in the corpus' own design."""
             own = score_material(self._lm, corpus, name=self._name, normalise=normalise, on_sentence=advance)
             published = [corpus.published[name] for name in corpus.references if name != self._name]
             result = Regression(corpus, [*published, own]).measure()
-            *others, found = result.models
-            return ReadingMetrics(
-                corpus=result.corpus,
-                response=result.response,
-                num_words=result.num_words,
-                num_unknown=found.num_unknown,
-                ms_per_bit=tuple(slope.ms_per_bit for slope in found.slopes),
-                gain=_reading_gain(found),
-                published=tuple(map(_reading_gain, others)),
-                babylm=ucl.reading_score(corpus, own) if corpus.name == ucl.NAME else None,
+            *others, values = (
+                {
+                    "reading_delta_nats_per_word": one.delta.nats_per_word,
+                    "reading_low": one.delta.low,
+                    "reading_high": one.delta.high,
+                    "reading_perplexity": 2**one.mean_bits,  # per word that is compared, without ends of sentences
+                    "reading_num_words": result.num_words,
+                }
+                for one in result.models
             )
+            babylm: dict[str, float] = {}
+            if corpus.name == ucl.NAME:
+                scores = ucl.reading_score(corpus, own)
+                babylm["babylm_eye_tracking"] = scores.eye_tracking
+                babylm["babylm_self_paced_reading"] = scores.self_paced_reading
+            beside = {one.name: known(_named(found, corpus.name)) for one, found in zip(published, others, strict=True)}
+            return {"values": known(_named(values, corpus.name) | babylm), "published": beside}
 
-        what, data = corpus.name, corpus.content_hash()
-        return self._measured("reading", ReadingMetrics, what, score, total=len(set(corpus.sentences)), data=data)
+        total, data = len(set(corpus.sentences)), corpus.content_hash()
+        return self._measured("reading", corpus.name, score, total=total, data=data)
 
-    def _garden_paths(self) -> GardenPathMetrics:
-        def score(advance: Advance) -> GardenPathMetrics:
+    def _garden_paths(self) -> dict[str, Any]:
+        def score(advance: Advance) -> dict[str, Any]:
             own = score_material(self._lm, sap.material(), name=self._name, normalise=normalise, on_sentence=advance)
-            return GardenPathMetrics(
-                effects=tuple(one for one in measure_effects(own).effects if math.isfinite(one.bits))
-            )
+            return {"values": effect_values(measure_effects(own))}
 
-        return self._measured("garden_paths", GardenPathMetrics, "garden paths", score)
+        return self._measured("garden_paths", "garden paths", score)
+
+
+def _values_of(result: EvaluationResult) -> dict[str, float]:
+    """The figures of an evaluation by the names of columns."""
+    values = {one.name if number else "perplexity": one.value for number, one in enumerate(result.perplexities)}
+    shares = {} if result.coverage is None else result.coverage.shares
+    values |= {name.replace(" ", "_"): share for name, share in shares.items()}
+    for one in result.bracketing:
+        if one.parameters.labeled:
+            own = {"labeled_f1": one.total.f1, "num_sentences_labeled_f1": one.total.count("valid")}
+            values |= _named(own, one.protocol)
+    for spans in result.spans:
+        own = {"unlabeled_f1": spans.corpus_f1, "unlabeled_f1_sentence": spans.sentence_f1}
+        values |= _named({**own, "num_sentences_unlabeled_f1": len(spans.sentences)}, spans.name)
+    for baseline in result.baselines:
+        if baseline.name in (*TRIVIAL, UPPER_BOUND):
+            kind = "binary_upper_bound_f1" if baseline.name == UPPER_BOUND else "trivial_f1"
+            name = f"{kind}, {baseline.protocol}"
+            values[name] = max(baseline.corpus_f1, values.get(name, 0.0))
+    return {**values, **result.own}
+
+
+def _named(values: Mapping[str, T], of: str) -> dict[str, T]:
+    """Values by the names of their columns, which say what they are of."""
+    return {f"{name}, {of}": value for name, value in values.items()}
 
 
 def unit_sums(evaluated: Evaluation) -> UnitSums:
@@ -345,31 +333,6 @@ def unit_sums(evaluated: Evaluation) -> UnitSums:
         unit="document" if by_document else "sentence",
         bits=by_unit(units, [(one.total_bits, one.num_units) for one in scored]),
         spans=spans,
-    )
-
-
-def _pair_metrics(file: str, result: MinimalPairResult) -> PairMetrics:
-    return PairMetrics(
-        file=file,
-        accuracy=result.overall.correct / result.overall.total,
-        num_pairs=result.overall.total,
-        num_ties=result.overall.ties,
-        num_with_unknown=result.num_with_unknown,
-        accuracy_without_unknown=result.without_unknown.accuracy,
-        groups={
-            grouping: {group: counts.correct / counts.total for group, counts in members.items()}
-            for grouping, members in result.groups.items()
-        },
-    )
-
-
-def _reading_gain(result: ModelResult) -> ReadingGain:
-    return ReadingGain(
-        name=result.name,
-        delta_nats_per_word=result.delta.nats_per_word,
-        low=result.delta.low,
-        high=result.delta.high,
-        perplexity=math.exp(result.mean_bits * math.log(2)),
     )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
@@ -14,13 +13,8 @@ from numpy.typing import NDArray
 
 from treelm.configs import InfFloat, from_plain, to_plain
 from treelm.errors import InputError
-from treelm.evaluation.human.garden_paths import EffectInBits
-from treelm.evaluation.human.ucl import BabyLMScore
-from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_score
-from treelm.evaluation.trivial_baselines import UPPER_BOUND, Baseline
 from treelm.io.atomic import write_atomically
 from treelm.io.json import encode_json, finite, read_json
-from treelm.models.perplexity import Coverage, Perplexity
 from treelm.models.structures import Structure
 from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
 from treelm.training.metrics import FILE_NAME as METRICS
@@ -29,25 +23,19 @@ from treelm.training.run_folder import check_name
 from treelm.training.state import TrainingState
 
 FILE_NAME = "comparison.json"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _REMEDY = "compare the runs again"
 
-TRIVIAL = ("left-branching", "right-branching", "balanced", "random", "random, uniform over trees")
-"""Names of the baselines that every system has, whether its trees come from distances or not."""
-BOUND = (UPPER_BOUND,)
 FEWEST_UNITS = 10
 """Of fewer documents or sentences, intervals by a bootstrap mislead."""
 GoldTrees = Literal["constituency", "dependencies"]
+Values = Mapping[str, int | InfFloat]
+"""Figures by name; those that are not numbers are left out."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class F1Metric:
-    """F1 in 0..100 by a named protocol: of the spans of all sentences together, and the mean of the sentences' F1."""
-
-    protocol: str  # such as plain, wsj10, or evalb (COLLINS.prm, labelled)
-    corpus_f1: float
-    sentence_f1: float
-    num_sentences: int | None = None  # that were scored: few of them mean little; None where it was not noted
+def known(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Leave out what was not measured and what is not a number."""
+    return {name: value for name, value in values.items() if value is not None and not math.isnan(value)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,77 +55,6 @@ class UnitSums:
         found = self.bits if column == "perplexity" else self.spans.get(column.partition(", ")[2], ())
         sums = np.array(found, dtype=np.float64)
         return sums if len(sums) >= FEWEST_UNITS and np.isfinite(sums).all() else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SyntaxGymMetrics:
-    """Accuracies in 0..1 on test suites of SyntaxGym; chosen suites may be fewer than the packaged 34."""
-
-    suites: Mapping[str, float]
-    without_unknown: Mapping[str, float]  # by suite, over items without unknown words; a suite without such items lacks
-    circuits: Mapping[str, float]  # of which all suites were scored
-    sg_score: float | None  # mean over the 31 suites of the circuits; None if one was not scored
-    mean: float  # over the suites that were scored, whatever they are
-
-    @property
-    def circuits_without_unknown(self) -> dict[str, float]:
-        """Accuracies of circuits over items without unknown words, where every suite of a circuit has such items."""
-        return circuit_accuracies(self.without_unknown)
-
-    @property
-    def sg_score_without_unknown(self) -> float | None:
-        """SG score over items without unknown words; None if a suite has no such item or was not scored."""
-        return overall_score(self.without_unknown)
-
-    @property
-    def mean_without_unknown(self) -> float | None:
-        """Mean over the suites that have items without unknown words; None if none has."""
-        return fmean(self.without_unknown.values()) if self.without_unknown else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairMetrics:
-    """Minimal pairs of one file: how often the grammatical sentence is the more probable one, in 0..1."""
-
-    file: str  # its name, without the folder
-    accuracy: float
-    num_pairs: int
-    num_ties: int  # counted as wrong
-    num_with_unknown: int
-    accuracy_without_unknown: float | None
-    groups: Mapping[str, Mapping[str, float]]  # grouping (UID, field, ...) -> group -> accuracy
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadingGain:
-    """How well one model predicts reading times, and the words themselves."""
-
-    name: str
-    delta_nats_per_word: float  # over the baseline, held out
-    low: float  # of the 95 % interval
-    high: float
-    perplexity: float  # per word, over the words that are compared, without ends of sentences
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadingMetrics:
-    """Reading times of a corpus by a run's surprisals, and by published ones on the same words."""
-
-    corpus: str
-    response: str
-    num_words: int  # those of which the run and all published models have a surprisal
-    num_unknown: int  # words of the corpus that the run reads as unknown ones
-    ms_per_bit: tuple[float, ...]  # by lag
-    gain: ReadingGain
-    published: tuple[ReadingGain, ...]
-    babylm: BabyLMScore | None = None  # of the UCL corpus alone
-
-
-@dataclass(frozen=True, kw_only=True)
-class GardenPathMetrics:
-    """Effects of the SAP benchmark in bits, those that have a finite mean."""
-
-    effects: tuple[EffectInBits, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +141,9 @@ class RunMetrics:
     name: str  # of the row: the run folder's name, or as much of its path as makes it unique
     run: str  # path of the run folder when it was measured
     system: str  # name in treelm.models.SYSTEMS
-    num_parameters: int  # 0: not a network (n-grams)
+    values: Values = field(default_factory=dict)
+    """All figures, by the names of the columns of ``comparison.csv`` and some more. F1 is in 0..100, accuracies and
+    shares in 0..1."""
     search: str = ""  # such as "beam 20/10/1"; empty for systems that score without a search
     weights: str = ""  # SHA-256 of model.safetensors
     recipe: str = ""  # SHA-256 of its recipe but for the seed: rows that share it are seeds of one model
@@ -235,26 +154,15 @@ class RunMetrics:
     num_sentences: int = 0
     num_words: int = 0
     needs_trees: bool = False  # whether words were predicted with their trees given: its perplexity does not compare
-
-    training_seconds: float | None = None
-    training_words_per_second: float | None = None  # updates of the weights alone, without evaluation on dev
-    scoring_words_per_second: float | None = None
-    scoring_threads: int | None = None  # of the processor, that it was measured with
-    loss_curve: tuple[LossPoint, ...] = ()
-
-    perplexities: tuple[Perplexity, ...] = ()  # each sentence by itself comes first
-    coverage: Coverage | None = None
-    labeled_f1: tuple[F1Metric, ...] = ()
-    unlabeled_f1: tuple[F1Metric, ...] = ()
+    is_upper_bound: bool | None = None  # whether its perplexities are upper bounds; None if it has none
     gold_trees: GoldTrees | None = None  # what F1 is against
-    baselines: tuple[Baseline, ...] = ()  # trivial trees, and the binary upper bound, against the same gold trees
-    own: Mapping[str, float] = field(default_factory=dict)  # metrics that only this system has
+    scoring_threads: int | None = None  # of the processor, that the speed of scoring was measured with
+    loss_curve: tuple[LossPoint, ...] = ()
     units: UnitSums | None = None
-
-    syntaxgym: SyntaxGymMetrics | None = None
-    pairs: tuple[PairMetrics, ...] = ()
-    reading: ReadingMetrics | None = None
-    garden_paths: GardenPathMetrics | None = None
+    pair_groups: Mapping[str, Mapping[str, Values]] = field(default_factory=dict)
+    """Accuracies on minimal pairs by file, grouping (UID, field, ...) and group."""
+    published: Mapping[str, Values] = field(default_factory=dict)
+    """Values of published models on the same words, by model."""
     sentences: tuple[SentenceAnalysis, ...] = ()  # chosen ones, the same for all rows
     notes: tuple[str, ...] = ()
 
@@ -262,16 +170,10 @@ class RunMetrics:
         """Raise ``InputError`` for a name that cannot stand in a table."""
         check_name(self.name)
 
-    @property
-    def perplexity(self) -> Perplexity | None:
-        """Perplexity that compares between runs: per word, each sentence by itself, ends included."""
-        alone = (one for one in self.perplexities if one.unit == "word" and not one.context)
-        return next((one for one in alone if one.policy == "with_end"), None)
-
-    def baseline_f1(self, protocol: str, names: Collection[str]) -> float | None:
-        """Corpus F1 of the best of some baselines by a protocol; None if none of them was measured."""
-        known = [one.corpus_f1 for one in self.baselines if one.protocol == protocol and one.name in names]
-        return max(known, default=None)
+    def of(self, kind: str) -> dict[str, float]:
+        """The values of one kind, by what they are of: ``of("suite")`` has the accuracy of each suite."""
+        kinds = {name: name.partition(", ") for name in self.values}
+        return {of: self.values[name] for name, (own, _, of) in kinds.items() if own == kind and of}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,6 +78,16 @@ def measure_effects(surprisals: Surprisals, subsets: tuple[str, ...] = SUBSETS) 
     return GardenPaths(name=surprisals.name, kind=surprisals.kind, effects=tuple(found))
 
 
+def effect_values(found: GardenPaths) -> dict[str, float]:
+    """Effects that have a finite mean, their standard errors and numbers of unknown items, by name, effect, region."""
+    return {
+        f"effect_{name}, {one.effect}, {one.region}": getattr(one, name)
+        for one in found.effects
+        for name in ("bits", "standard_error", "num_unknown")
+        if math.isfinite(one.bits) and not math.isnan(getattr(one, name))
+    }
+
+
 def _measure(
     surprisals: Surprisals, effect: str, region: int, pairs: Mapping[str, tuple[slice, slice]]
 ) -> EffectInBits:

@@ -115,6 +115,22 @@ def accuracies_without_unknown(results: Sequence[SuiteResult]) -> dict[str, floa
     return {suite: accuracy for suite, accuracy in known if accuracy is not None}
 
 
+def suite_values(results: Sequence[SuiteResult]) -> dict[str, float]:
+    """Accuracies in 0..1 by name: of suites and circuits, their SG score, and their mean whatever the suites are.
+
+    Those whose name says so are over items without unknown words.
+    """
+    found: dict[str, float] = {}
+    for items, by_suite in {"": accuracies(results), "_without_unknown": accuracies_without_unknown(results)}.items():
+        if (score := overall_score(by_suite)) is not None:
+            found[f"sg_score{items}"] = score
+        if by_suite:
+            found |= {f"mean_over_suites{items}": fmean(by_suite.values()), f"num_suites{items}": len(by_suite)}
+        found |= {f"circuit{items}, {name}": value for name, value in circuit_accuracies(by_suite).items()}
+        found |= {f"suite{items}, {name}": value for name, value in by_suite.items()}
+    return found
+
+
 def as_json(results: Sequence[SuiteResult], references: Sequence[Reference] = ()) -> dict[str, Any]:
     """All metrics as JSON values."""
     by_suite, known = accuracies(results), accuracies_without_unknown(results)

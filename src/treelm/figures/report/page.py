@@ -126,8 +126,7 @@ def _is_joint(curve: Curve) -> bool:
     That is so for joint models of words and trees, and where the part of the words is not logged.
     """
     row, _, points = curve
-    given_trees = row.perplexity is not None and row.perplexity.is_upper_bound
-    return given_trees or any(point.word_nats is None for point in points)
+    return bool(row.is_upper_bound) or any(point.word_nats is None for point in points)
 
 
 def _figure(curves: Sequence[Curve]) -> dict[str, Any]:
@@ -141,7 +140,7 @@ def _figure(curves: Sequence[Curve]) -> dict[str, Any]:
 
 def dev_points(row: RunMetrics) -> list[LossPoint]:
     """The evaluations on dev, of systems that predict words."""
-    return [point for point in row.loss_curve if point.kind == "dev"] if row.perplexities else []
+    return [point for point in row.loss_curve if point.kind == "dev"] if "perplexity" in row.values else []
 
 
 def perplexity(point: LossPoint) -> float:
