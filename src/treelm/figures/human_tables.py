@@ -218,15 +218,11 @@ def effect_table(effect: Effect, rows: Sequence[RunMetrics]) -> list[Printed]:
     words = ("critical word", "1 later", "2 later")
     people = [(word, people_text(effect.name, region)) for region, word in enumerate(words)]
     models, unknown = list[Row](), list[str]()
+    places = [f"{effect.name}, {region}" for region in REGIONS]
     for name, values in found.items():
-        cells = []
-        for region in REGIONS:
-            place = f"{effect.name}, {region}"
-            bits, error = (values.get(f"effect_{of}, {place}", math.nan) for of in ("bits", "standard_error"))
-            cells.append(bits_text(bits, error))
-        models.append([("", name), *zip(words, cells, strict=True)])
-        if number := values.get(f"effect_num_unknown, {place}"):
-            unknown.append(f"{name} {number}")
+        numbers = ([values.get(f"effect_{of}, {one}", math.nan) for one in places] for of in ("bits", "standard_error"))
+        models.append([("", name), *zip(words, map(bits_text, *numbers), strict=True)])
+        unknown += [f"{name} {count}"] if (count := values.get(f"effect_num_unknown, {places[-1]}")) else []
     title = f"{effect.title}, mean over items: ms more (95 % interval), bits more (standard error)"
     lines = [f"items with an unknown word there or before: {', '.join(unknown)}"] if unknown else []
     return [Table.of([[("", "people, ms"), *people], *models], title=title), *lines]

@@ -51,18 +51,17 @@ def syntaxgym_section(comparison: Comparison) -> Section | None:
 
 def _points(rows: Sequence[RunMetrics], looks: Looks, published: Sequence[Reference]) -> list[Point]:
     """Scores against perplexity, of the published models and of runs, as far as both are known."""
-    points = []
-    for one in published:
-        if one.perplexity is not None:
-            score = 100 * (overall_score(one.accuracies) or 0.0)
-            points.append(
-                Point(one.perplexity, score, f"{one.name}: SG score {score:.1f}, perplexity {one.perplexity:.1f}")
-            )
+
+    def point(name: str, score: float, perplexity: float, look: int | None = None, bound: str = "") -> Point:
+        tip = f"{name}: SG score {100 * score:.1f}, perplexity {bound}{perplexity:.1f}"
+        return Point(perplexity, 100 * score, tip, look=look)
+
+    known = ((one.name, overall_score(one.accuracies) or 0.0, one.perplexity) for one in published)
+    points = [point(name, score, perplexity) for name, score, perplexity in known if perplexity is not None]
     for row in rows:
         if "sg_score" in row.values and "perplexity" in row.values:
-            score, perplexity = 100 * row.values["sg_score"], row.values["perplexity"]
-            tip = f"{row.name}: SG score {score:.1f}, perplexity {'≤ ' if row.is_upper_bound else ''}{perplexity:.1f}"
-            points.append(Point(perplexity, score, tip, look=looks[row.name]))
+            of_row = row.values["sg_score"], row.values["perplexity"], looks[row.name]
+            points.append(point(row.name, *of_row, "≤ " if row.is_upper_bound else ""))
     return points
 
 
