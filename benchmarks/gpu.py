@@ -68,6 +68,7 @@ PARTS: dict[str, tuple[float, Callable[[Settings], Iterator[Work | Comparison]]]
     "rnng search, public": (60, gpu_public.rnng_search),
     "som": (30, gpu_systems.tree_training("som", "som-ptb", 64)),
     "transformer-grammar": (25, gpu_systems.tree_training("transformer-grammar", "tg-bllip-lg", 64)),
+    "transformer-grammar search": (40, gpu_systems.tree_search("transformer-grammar", "tg-bllip-lg")),
     "pushdown": (25, gpu_systems.tree_training("pushdown", "pushdown-bllip-lg", 64)),
     "prpn": (25, gpu_systems.stream("prpn")),
     "on-lstm": (25, gpu_systems.stream("on-lstm")),

@@ -35,6 +35,7 @@ from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.config import SearchConfig
+from treelm.models.search.model import GenerativeParser
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import load_recipe
 
@@ -154,19 +155,22 @@ def rnng_training(settings: Settings) -> Iterator[Work]:
             yield Work(name=f"treelm rnng training, {size} x 2, batch {batch_size}, {name}", unit="words", step=step)
 
 
+def build_parser(system: str, recipe: str, form: str, settings: Settings) -> Any:
+    """A model of a recipe's size, over the words of the trees of this form."""
+    torch.manual_seed(1)
+    corpus = encoded_corpus(form)
+    config = load_recipe(recipe, _SMALL[system] if settings.small else ()).model.config
+    build: Any = system_class(system)
+    return build(config, vocabulary=corpus.vocabulary, labels=corpus.labels).to(settings.device).train()
+
+
 def tree_training(system: str, recipe: str, batch_size: int) -> Callable[[Settings], Iterator[Work]]:
     """Words a second of a system of a recipe's size."""
 
     def works(settings: Settings) -> Iterator[Work]:
         for name in PRECISIONS:
-            torch.manual_seed(1)
             form, size = "conllu" if system == "som" else "brackets", 4 if settings.small else batch_size
-            corpus, config = (
-                encoded_corpus(form),
-                load_recipe(recipe, _SMALL[system] if settings.small else ()).model.config,
-            )
-            build: Any = system_class(system)
-            model = build(config, vocabulary=corpus.vocabulary, labels=corpus.labels).to(settings.device).train()
+            model = build_parser(system, recipe, form, settings)
             step = training_step(model, form, size, name, settings)
             yield Work(name=f"treelm {system} training, batch {size}, {name}", unit="words", step=step)
 
@@ -215,17 +219,30 @@ def search_sentences(num_sentences: int) -> list[Sequence[str]]:
 
 
 def rnng_search(settings: Settings) -> Iterator[Work]:
-    """Beam search with a model that was trained for a moment: words a second."""
-    model = build_rnng(settings, 8 if settings.small else 256)
+    """Beam search with the RNNG of 256 units: words a second."""
+    yield from search_works(build_rnng(settings, 8 if settings.small else 256), settings, BEAMS)
+
+
+def tree_search(system: str, recipe: str) -> Callable[[Settings], Iterator[Work]]:
+    """Beam search with a system of a recipe's size: words a second."""
+
+    def works(settings: Settings) -> Iterator[Work]:
+        yield from search_works(build_parser(system, recipe, "brackets", settings), settings, BEAMS[:1])
+
+    return works
+
+
+def search_works(model: GenerativeParser, settings: Settings, beams: Sequence[tuple[int, int]]) -> Iterator[Work]:
+    """Searches with these beams, by a model that is trained for a moment before."""
     step = training_step(model, "brackets", 4 if settings.small else 64, "fp32", settings)
     for _ in range(1 if settings.small else STEPS_BEFORE_SEARCH):
         step()
     sentences = search_sentences(1 if settings.small else NUM_SENTENCES)
-    for beam, words in ((3, 2),) if settings.small else BEAMS:
+    for beam, words in ((3, 2),) if settings.small else beams:
         yield search_work(model.eval(), sentences, beam, words)
 
 
-def search_work(model: RNNG, sentences: Sequence[Sequence[str]], beam: int, words: int) -> Work:
+def search_work(model: GenerativeParser, sentences: Sequence[Sequence[str]], beam: int, words: int) -> Work:
     """One search of all sentences."""
 
     def step() -> int:
@@ -233,7 +250,7 @@ def search_work(model: RNNG, sentences: Sequence[Sequence[str]], beam: int, word
         model.score(sentences)
         return sum(map(len, sentences))
 
-    return Work(name=f"treelm rnng search, k {beam}, k_w {words}", unit="words", step=step, warm_up=1)
+    return Work(name=f"treelm {model.system} search, k {beam}, k_w {words}", unit="words", step=step, warm_up=1)
 
 
 def stream(system: str) -> Callable[[Settings], Iterator[Work]]:

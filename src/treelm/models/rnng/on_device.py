@@ -7,42 +7,55 @@ of the forward composition LSTM after it. A constituent is composed by walking f
 
 from __future__ import annotations
 
-import itertools
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from treelm.models.layers.few_calls import cell_forward
 from treelm.models.rnng.arena import SearchWeights
 from treelm.models.rnng.composition import LSTMComposition, NoComposition
+from treelm.models.search.device_rows import (
+    IN_WORD,
+    NUM_BEFORE,
+    NUM_COMMON,
+    NUM_NEEDED,
+    NUM_OPEN,
+    DeviceRows,
+    ValidActions,
+    masked_log_softmax,
+)
 from treelm.models.search.machine import BINARY_GROUPS
 from treelm.models.search.on_device import RowCounts
 from treelm.models.search.rows import Affine
-from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD, Configuration, valid_actions
-from treelm.models.search.word_head import token_log_probs
+from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD
 from treelm.trees.transitions import FIRST_NT, REDUCE
 
-# Columns of integers of a row, of which the first are numbers of rows. Names that ``arena.py`` has too mean the same.
-BELOW, UNDER, OPENED = range(3)
-LAST = 3  # the last child so far of the innermost open nonterminal
-SIBLING = 4  # the child before this one
-NUM_REFERENCES = 5
-LABEL, NUM_OPEN, NUM_CONSECUTIVE, TOP, IN_WORD, DEPTH, NUM_NEEDED = range(NUM_REFERENCES, 12)
+# Columns of integers of a row, of which some are numbers of rows. Names that ``arena.py`` has too mean the same.
+BELOW, UNDER, OPENED = range(NUM_COMMON, NUM_COMMON + 3)
+LAST = 7  # the last child so far of the innermost open nonterminal
+SIBLING = 8  # the child before this one
+REFERENCES = slice(BELOW, SIBLING + 1)
+LABEL, NUM_CONSECUTIVE, TOP = range(9, 12)
 NUM_CHILDREN = 12  # of the innermost open nonterminal
 PIECES = 13  # number of rows of the word or constituent that ends here
 NUM_COLUMNS = 14
 
-_LARGEST_PRODUCT = 1 << 26  # logits of tokens that are held at a time
 
-
-class DeviceStacks:
+class DeviceStacks(DeviceRows):
     """Stacks of one search; a ``DeviceMachine``. E, H, L: sizes of vectors and of states, layers of the stack."""
 
     def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
         """Push the initial item or, with ``starts`` (n, E), which are added to its embedding, one for each sentence."""
         config, self._weights = weights.config, weights
-        self.num_actions, self.ends_by_closing = weights.num_actions, config.order == "top-down"
+        size, states = weights.tokens.shape[1], [config.hidden_size] * (2 * len(weights.hidden))
+        super().__init__(
+            num_actions=weights.num_actions,
+            num_columns=NUM_COLUMNS,
+            # The vector, both parts of the forward state, all layers' hidden and cell states, o.
+            widths=[size, weights.direction_size, weights.direction_size, *states, size],
+            words=weights.words,
+            tokens=weights.tokens,
+        )
+        self.ends_by_closing = config.order == "top-down"
         self.num_groups = BINARY_GROUPS if config.is_binary else 1
         self._composes = not isinstance(weights.composition, NoComposition)
         self._hidden = [_library_order(layer, config.hidden_size) for layer in weights.hidden]
@@ -57,12 +70,8 @@ class DeviceStacks:
         if self._composes:
             directions = (weights.forward_hidden, weights.backward_hidden)
             self._recurrent = [_library_order(_present(one), weights.direction_size) for one in directions]
-        self._valid = _table_of_valid_actions(weights)
+        self._valid = ValidActions(config, weights.num_labels, weights.initial.device)
         self._ends_word = torch.from_numpy(weights.ends_word).to(weights.initial.device)
-        # Columns of ``_floats``: the vector, both parts of the forward state, all layers' hidden and cell states, o.
-        size, states = weights.tokens.shape[1], [config.hidden_size] * (2 * len(weights.hidden))
-        stops = np.cumsum([0, size, weights.direction_size, weights.direction_size, *states, size]).tolist()
-        self._columns = list(itertools.starmap(slice, itertools.pairwise(stops)))
         self._fill(starts)
 
     def _fill(self, starts: Tensor | None) -> None:
@@ -70,13 +79,7 @@ class DeviceStacks:
         weights = self._weights
         initial = weights.initial if starts is None else weights.initial + starts.to(weights.initial)
         device, size = initial.device, weights.direction_size
-        self._num_initial, self._length, self._height, self._num_read = len(initial), 0, 1, 0
-        self._items = torch.empty((0, NUM_COLUMNS), dtype=torch.int64, device=device)
-        self._floats = initial.new_empty((0, self._columns[-1].stop))
-        self._log_probs = torch.empty((0, self.num_actions), dtype=torch.float64, device=device)
-        self.row_bytes = sum(
-            part.shape[1] * part.element_size() for part in (self._items, self._floats, self._log_probs)
-        )
+        self._num_initial, self._num_read = len(initial), 0
         self._labels = _product(self._inputs, weights.labels)
         zero = weights.labels.new_zeros(len(weights.labels), size)
         self._opened, self._from_last = (zero, zero), (zero, zero)
@@ -85,43 +88,12 @@ class DeviceStacks:
             self._opened = cell_forward(self._labels[:, 4 * weights.hidden_size :], none, zero)[:2]
             self._from_last = cell_forward(_product(self._directions[1], weights.labels), none, zero)[:2]
         items = torch.zeros((len(initial), NUM_COLUMNS), dtype=torch.int64, device=device)
-        items[:, :NUM_REFERENCES] = torch.arange(len(initial), device=device)[:, None]
+        items[:, REFERENCES] = torch.arange(len(initial), device=device)[:, None]
         items[:, TOP], items[:, NUM_NEEDED] = EMPTY, 1
         nothing = [initial.new_zeros(len(initial), part.stop - part.start) for part in self._columns]
         self._reserve(len(initial))
         self._floats.zero_()
         self._push(items, initial, _product(self._inputs, initial), nothing[1:3], is_first=True)
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return self._length
-
-    def start(self, num_sentences: int) -> Tensor:
-        """The rows of analyses before the first action: (S,)."""
-        rows = torch.arange(num_sentences, device=self._items.device)
-        return rows if self._num_initial > 1 else torch.zeros_like(rows)
-
-    def log_probs(self, tops: Tensor) -> Tensor:
-        """log p of the next action, -inf where it is not valid: (..., A)."""
-        return self._log_probs[tops]
-
-    def num_open(self, tops: Tensor) -> Tensor:
-        """Open nonterminals of stacks with these tops, of any shape."""
-        return self._items[:, NUM_OPEN][tops]
-
-    def groups(self, tops: Tensor) -> Tensor:
-        """The group of stacks with these tops, of any shape."""
-        if self.num_groups == 1:
-            return torch.zeros_like(tops)
-        return (self._items[:, NUM_NEEDED][tops] + self._items[:, IN_WORD][tops]).clamp(0, self.num_groups - 1)
-
-    def token_log_probs(self, tops: Tensor, tokens: Tensor) -> Tensor:
-        """log p(token | SHIFT) of one token each: (n,)."""
-        weights = self._weights
-        size = max(1, _LARGEST_PRODUCT // len(weights.words.bias))
-        parts = zip(torch.split(tops, size), torch.split(tokens, size), strict=True)
-        found = [token_log_probs(weights.words, weights.tokens, self._get(-1, rows), one) for rows, one in parts]
-        return torch.cat(found)
 
     def shift(self, tops: Tensor, tokens: Tensor) -> Tensor:
         """The rows after SHIFT of one token each: (n,)."""
@@ -139,26 +111,18 @@ class DeviceStacks:
     def apply(self, tops: Tensor, actions: Tensor, row_counts: RowCounts) -> Tensor:
         """The rows after one action each (m,), none of which is SHIFT or ends the sentence; row 0 for action -1."""
         closes, opens = actions == REDUCE, actions > REDUCE
-        # Constituents first, those with most children first; then new nonterminals; then the rest.
-        lengths = self._items[:, NUM_CHILDREN][tops] * closes
-        order = (2 * closes + opens + lengths).argsort(descending=True, stable=True)
-        counts, steps = torch.stack([closes.sum(), opens.sum()]), torch.arange(self._num_read, device=tops.device)
-        longer = (lengths[:, None] > steps).sum(0) if self._composes else counts[:0]
-        num_closes, num_opens, *num_longer = row_counts(torch.cat([counts, longer]), len(tops))
+        lengths, steps = self._items[:, NUM_CHILDREN][tops] * closes, torch.arange(self._num_read, device=tops.device)
+        longer = (lengths[:, None] > steps).sum(0) if self._composes else None
+        closed, opened, rows, num_longer = self._chosen(closes, opens, row_counts, lengths, longer)
         pieces = list[int]()
         if self._composes and not self.ends_by_closing:
             pieces = row_counts(((self._items[:, PIECES][tops] * opens)[:, None] > steps).sum(0), len(tops))
-        first, numbers = self._length, torch.arange(len(order), device=order.device)
-        place = torch.empty_like(order).scatter_(0, order, numbers)
         self._height += 1
-        if num_closes:
-            which = order[:num_closes]
-            self._close(tops[which], lengths[which], num_longer)
-        if num_opens:
-            which = order[(counts[0] + numbers[:num_opens]).clamp(max=len(order) - 1)]
-            self._open(tops[which], actions[which].clamp(min=FIRST_NT) - FIRST_NT, sum(map(bool, pieces)))
-        rows = first + place + torch.where(closes, 0, num_closes - counts[0])
-        return rows.where(actions >= 0, 0).clamp(max=self._length - 1)
+        if len(closed):
+            self._close(tops[closed], lengths[closed], num_longer)
+        if len(opened):
+            self._open(tops[opened], actions[opened].clamp(min=FIRST_NT) - FIRST_NT, sum(map(bool, pieces)))
+        return rows.clamp(max=self._length - 1)
 
     def _open(self, tops: Tensor, labels: Tensor, most_pieces: int) -> None:
         """Push nonterminals with these labels on the rows ``tops``; left corners have at most ``most_pieces`` rows."""
@@ -180,7 +144,7 @@ class DeviceStacks:
                 corners.append(self._items[:, BELOW][corners[-1]])
             for number in reversed(range(most_pieces)):
                 self._extended(0, state, corners[number], pieces > number)
-        new[:, DEPTH] += 1
+        new[:, NUM_BEFORE] += 1
         self._push(new, self._weights.labels[labels], self._labels[labels], state)
 
     def _close(self, tops: Tensor, lengths: Tensor, num_longer: list[int]) -> None:
@@ -189,7 +153,7 @@ class DeviceStacks:
         opened = self._items[items[:, OPENED]]
         new = self._items[opened[:, UNDER]]
         new[:, BELOW] = opened[:, UNDER] if self._composes else tops
-        new[:, DEPTH] = self._items[:, DEPTH][new[:, BELOW]]
+        new[:, NUM_BEFORE] = self._items[:, NUM_BEFORE][new[:, BELOW]]
         new[:, UNDER], new[:, LABEL] = opened[:, UNDER], -1
         new[:, NUM_CONSECUTIVE] = 0 if self.ends_by_closing else items[:, NUM_CONSECUTIVE]
         new[:, NUM_NEEDED], new[:, TOP], new[:, IN_WORD], new[:, PIECES] = items[:, NUM_NEEDED], CONSTITUENT, 0, 1
@@ -252,7 +216,7 @@ class DeviceStacks:
         new_rows = self._length + torch.arange(len(items), device=items.device)
         items[:, SIBLING], items[:, LAST] = items[:, LAST], new_rows
         items[:, NUM_CHILDREN] += 1
-        items[:, DEPTH] += 1
+        items[:, NUM_BEFORE] += 1
         inputs, under = _product(self._inputs, vectors), items[:, UNDER].where(items[:, TOP] != WORD, items[:, BELOW])
         state = [self._get(part, under) for part in (1, 2)]
         if self._composes:
@@ -275,37 +239,14 @@ class DeviceStacks:
             if layer < len(self._deeper):
                 from_input = _product(self._deeper[layer], parts[-2])
         outputs = _product(weights.output, parts[-2]).relu_()
-        logits = _product(weights.actions, outputs)[:, : self.num_actions].double()
-        valid = self._valid[self._configuration(items)]
-        log_probs = logits.masked_fill(~valid, -torch.inf).log_softmax(1).where(valid, -torch.inf)
+        only_child = items[:, UNDER] == items[:, OPENED]
+        valid = self._valid(*(items[:, one] for one in (NUM_OPEN, NUM_CONSECUTIVE, TOP, IN_WORD)), only_child)
+        log_probs = masked_log_softmax(_product(weights.actions, outputs)[:, : self.num_actions], valid)
         self._reserve(0 if is_first else len(items))
         rows = slice(first, first + len(items))
         self._items[rows], self._floats[rows], self._log_probs[rows] = items, torch.cat([*parts, outputs], 1), log_probs
         self._length = rows.stop
         return torch.arange(rows.start, rows.stop, device=items.device)
-
-    def _configuration(self, items: Tensor) -> Tensor:
-        """The rows of ``_valid`` that say which actions are valid after these items (n,)."""
-        config, num_open = self._weights.config, items[:, NUM_OPEN]
-        opens = (num_open < config.max_open) & (items[:, NUM_CONSECUTIVE] < config.max_consecutive)
-        index = num_open.clamp(max=2)
-        for factor, part in ((2, opens), (4, items[:, TOP]), (2, items[:, IN_WORD])):
-            index = index * factor + part
-        return index * 2 + (items[:, UNDER] == items[:, OPENED])
-
-    def _get(self, part: int, rows: Tensor) -> Tensor:
-        """A part of ``_floats`` (see ``_columns``) of some rows (n,)."""
-        return self._floats[:, self._columns[part]].index_select(0, rows)
-
-    def _reserve(self, num_rows: int) -> None:
-        """Make room for ``num_rows`` further rows."""
-        wanted, held = self._length + num_rows, len(self._items)
-        if wanted > held:
-            for name in ("_items", "_floats", "_log_probs"):
-                table = getattr(self, name)
-                grown = table.new_empty((max(wanted, held * 5 // 4), table.shape[1]))
-                grown[: self._length] = table[: self._length]
-                setattr(self, name, grown)
 
     def reachable(self, tops: Tensor) -> tuple[Tensor, Tensor]:
         """How many of the rows up to each one are needed for these tops (rows,), and the depth of the deepest top."""
@@ -316,40 +257,13 @@ class DeviceStacks:
         while reached < self._height:  # below, two below, four below, ...
             needed = needed.scatter_reduce(0, step, needed, "amax")
             step, reached = step[step], 2 * reached
-        return needed.cumsum(0), self._items[:, DEPTH][tops].max()
+        return needed.cumsum(0), self._items[:, NUM_BEFORE][tops].max()
 
     def keep(self, number: Tensor, count: int, depth: int) -> None:
         """Keep the ``count`` rows that ``reachable`` has counted in ``number``: row i becomes ``number[i] - 1``."""
-        index = torch.searchsorted(number, torch.arange(1, count + 1, device=number.device))
-        items = self._items[index]
-        items[:, :NUM_REFERENCES] = number[items[:, :NUM_REFERENCES]] - 1
-        for table, rows in (
-            (self._items, items),
-            (self._floats, self._floats[index]),
-            (self._log_probs, self._log_probs[index]),
-        ):
-            table[:count] = rows
-        self._length, self._height = count, depth + 1
-
-    def cut(self, length: int) -> None:
-        """Remove the rows from ``length`` on."""
-        self._length = length
-
-
-def _table_of_valid_actions(weights: SearchWeights) -> Tensor:
-    """The rule of ``validity.py`` as a table of all cases: see ``DeviceStacks._configuration``."""
-    num_open, opens, top, in_word, only_child = (
-        part.numpy() for part in torch.cartesian_prod(*(torch.arange(size) for size in (3, 2, 4, 2, 2))).T
-    )
-    config = weights.config
-    state = Configuration(
-        num_open=num_open,
-        num_consecutive=(1 - opens) * config.max_consecutive,
-        top=top,
-        in_word=in_word == 1,
-        only_child=only_child == 1,
-    )
-    return torch.from_numpy(valid_actions(config, state, weights.num_labels)).to(weights.initial.device)
+        super().keep(number, count, depth)
+        references = self._items[:count, REFERENCES]
+        references.copy_(number[references] - 1)
 
 
 def _product(affine: Affine, rows: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from torch import Tensor
 from treelm.models.layers.devices import free_memory, to_device
 from treelm.models.search.analyses import Arrivals, Endings, log_sums
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.metrics import TokenMetrics, token_metrics
+from treelm.models.search.metrics import TokenMetrics, mean_attention, token_metrics
 from treelm.models.search.pruning import LEAST, PruningStatistics
 from treelm.models.search.rows import Bools, Ints
 from treelm.trees.transitions import REDUCE, SHIFT
@@ -46,8 +46,14 @@ class DeviceMachine(Protocol):
     num_actions: int
     num_groups: int
     ends_by_closing: bool
-    row_bytes: int
-    """Bytes of memory that a row takes."""
+    num_closed: Tensor
+    """Constituents that each action closes: (A,)."""
+    attention: Tensor
+    """Normalised attention entropies of the tokens that the last ``shift`` read: (n, H, 2); H may be 0."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of memory that a row takes."""
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -63,6 +69,9 @@ class DeviceMachine(Protocol):
 
     def log_probs(self, tops: Tensor) -> Tensor:
         """log p of the next action, -inf where it is not valid: (..., A)."""
+
+    def towards_end(self, tops: Tensor) -> Tensor:
+        """The log probabilities (..., A) of actions that may lead to the end without SHIFT; -inf for others."""
 
     def token_log_probs(self, tops: Tensor, tokens: Tensor) -> Tensor:
         """log p(token | SHIFT) of one token each: (n,)."""
@@ -255,7 +264,8 @@ class _WordSearch:
 
     def _step(self, slots: Slots) -> Slots:
         machine, sizes = self._machine, self._sizes
-        log_probs, groups = machine.log_probs(slots.top), machine.groups(slots.top)
+        log_probs = machine.towards_end(slots.top) if self._tokens is None else machine.log_probs(slots.top)
+        groups = machine.groups(slots.top)
         at_goal = slots.score + log_probs[..., SHIFT if self._tokens is not None else -1]
         others = slots.score[..., None] + log_probs[..., REDUCE : machine.num_actions - (not machine.ends_by_closing)]
         if machine.ends_by_closing:
@@ -407,7 +417,7 @@ class DeviceBeam:
             left[:] = kept, needed
             sums = [search.before, search.at_goal, search.arrived, search.dropped]
             sums += [search.overflowed, search.num_actions, near, found]
-            since = (kept.actions >= 0).sum(2), (kept.actions == REDUCE).sum(2)
+            since = (kept.actions >= 0).sum(2), machine.num_closed[kept.actions].sum(2)
             kept_ones = [kept.slots.score, kept.slots.deficit, kept.before, machine.num_open(kept.slots.top), *since]
             return [needed[-1], depth, torch.stack(sums), torch.stack([one.double() for one in kept_ones])]
 
@@ -415,15 +425,18 @@ class DeviceBeam:
         kept, needed = left
         machine.keep(needed, int(count), int(depth))
         self._shift(kept, needed, kept_ones[0], wanted)
-        return self._metrics(sums, kept_ones)
+        return self._metrics(sums, kept_ones, machine.attention)
 
-    def _metrics(self, sums: NDArray[Any], kept: NDArray[Any]) -> TokenMetrics:
+    def _metrics(self, sums: NDArray[Any], kept: NDArray[Any], attention: Tensor) -> TokenMetrics:
         *of_token, near, found = sums
         self.pruning.take_over(*of_token)
         sentence, place = np.nonzero(kept[0] > -np.inf)
         score, deficit, before, num_open, *since = kept[:, sentence, place]
         metrics = token_metrics(sentence, score, num_open, (since[0], since[1]), self.num_sentences)
         arrivals = Arrivals(sentence, score, deficit, sentence, sentence, before)
+        if attention.numel():
+            read = attention.double().cpu().numpy()
+            metrics = replace(metrics, attention=mean_attention(read, sentence, score, self.num_sentences))
         return replace(metrics, **self.pruning.finish(near, arrivals, found, metrics.log_mass))
 
     def _shift(self, kept: _Kept, needed: Tensor, scores: NDArray[Any], tokens: Tensor) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
+from treelm.models.layers.few_calls import few_calls
 from treelm.models.layers.precision import Float32Products, float32_products, float32_setting, one_thread
 
 Ints = NDArray[np.int64]
@@ -226,7 +227,12 @@ class Affine:
         return cls(weight.contiguous() if copied else weight, bias.detach())
 
     def __call__(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
-        """The product for rows (n, I), n a multiple of 16 (see ``rounded``): (n, O)."""
+        """The product for rows (n, I), n a multiple of 16 (see ``rounded``): (n, O).
+
+        In few calls (see ``few_calls.py``) it is one call, for any n, and is not batch-invariant.
+        """
+        if few_calls(rows.device):
+            return torch.addmm(self.bias, rows, self.weight, out=out)
         num_rows = rows.shape[0]  # ``len`` of a tensor is slow
         out = rows.new_empty(num_rows, self.bias.shape[0]) if out is None else out
         for block in _cut(num_rows, self._sizes):

@@ -50,6 +50,7 @@ from treelm.models.transformer_grammar.arena import PointerWeights, SearchWeight
 from treelm.models.transformer_grammar.bottom_up import ReachPlan, items_on_stack
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.machine import BottomUpMachine, TopDownMachine
+from treelm.models.transformer_grammar.on_device import DeviceBottomUp, DeviceTopDown
 from treelm.models.transformer_grammar.plan import BatchPlan, Level, plan_batch
 from treelm.models.transformer_grammar.positions import attention_mask, attention_of_tree
 from treelm.trees.transitions import FIRST_NT
@@ -243,6 +244,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader, Attention):
         return Searchable(
             machine=partial(BottomUpMachine if self.config.is_bottom_up else TopDownMachine, weights),
             head=partial(TiedSoftmax, weights.words, weights.tokens),
+            on_device=partial(DeviceBottomUp if self.config.is_bottom_up else DeviceTopDown, weights),
         )
 
     def _search_weights(self) -> SearchWeights:

@@ -1,0 +1,63 @@
+"""The search whose books are tensors against that of the CPU, for any generative parser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from tests.devices.pretended import DEVICE, pretended_device
+from treelm.models.layers.few_calls import computing
+from treelm.models.search.config import SearchConfig
+from treelm.models.search.model import GenerativeParser
+from treelm.models.search.on_device import DeviceBeam
+from treelm.models.search.sentences import search_all
+
+SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [3, 1, 4, 2, 2]]
+
+
+def assert_same_on_device(
+    model: GenerativeParser, sentences: Sequence[Sequence[int]] = SENTENCES, starts: Tensor | None = None, **sizes: Any
+) -> None:
+    """The same analyses in the same order, probabilities and metrics of every token."""
+    searchable, settings = model.searchable(), SearchConfig(**sizes)
+    tokens = [np.array(one) for one in sentences]
+    results = []
+    for in_few_calls in (False, True):
+        with computing(in_few_calls=in_few_calls):
+            results.append(search_all(searchable, searchable.head(settings.heavy_words), settings, tokens, starts))
+    for theirs, ours in zip(*results, strict=True):
+        assert theirs.metrics.keys() == ours.metrics.keys()
+        for name, values in theirs.metrics.items():
+            np.testing.assert_allclose(ours.metrics[name], values, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(ours.log_probs, theirs.log_probs, atol=1e-9)
+        # The order of equals depends on rounding.
+        scores = [[one.log_prob for one in result.derivations] for result in (theirs, ours)]
+        assert scores[1] == pytest.approx(scores[0], abs=1e-9)
+        of_actions = [{one.actions: one.log_prob for one in result.derivations} for result in (theirs, ours)]
+        assert of_actions[1] == pytest.approx(of_actions[0], abs=1e-9)
+
+
+def waits_and_kernels(model: GenerativeParser, num_words: int) -> list[tuple[int, int]]:
+    """How often a search of one sentence, and one of eight, waits for the device, and the kernels that it starts.
+
+    Counted for the last ``num_words`` words, when there is something to guess from.
+    """
+    sentences = np.array([[token, *([3, 1, 4, 1, 5, 9, 2, 6, 5] * 2)[: num_words + 1]] for token in range(8)])
+    found = list[tuple[int, int]]()
+    for count in (1, 8):
+        with pretended_device() as traffic:
+            model.to(DEVICE)
+            machine = model.searchable().on_device
+            assert machine is not None
+            beam = DeviceBeam(machine(), SearchConfig(action_beam=8, word_beam=3, fast_track=1), 1)
+            beam.fork(np.zeros(count, np.int64))
+            for place, column in enumerate(sentences[:count].T):
+                if place == 2:
+                    traffic.counts.clear()
+                beam.read(column)
+            found.append((traffic.num_waits, traffic.counts["kernels"]))
+    return found
