@@ -70,6 +70,7 @@ PARTS: dict[str, tuple[float, Callable[[Settings], Iterator[Work | Comparison]]]
     "transformer-grammar": (25, gpu_systems.tree_training("transformer-grammar", "tg-bllip-lg", 64)),
     "transformer-grammar search": (40, gpu_systems.tree_search("transformer-grammar", "tg-bllip-lg")),
     "pushdown": (25, gpu_systems.tree_training("pushdown", "pushdown-bllip-lg", 64)),
+    "pushdown search": (40, gpu_systems.tree_search("pushdown", "pushdown-bllip-lg")),
     "prpn": (25, gpu_systems.stream("prpn")),
     "on-lstm": (25, gpu_systems.stream("on-lstm")),
     "palm": (25, gpu_systems.stream("palm")),

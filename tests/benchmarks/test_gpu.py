@@ -26,7 +26,16 @@ def test_every_row_is_measured_on_a_cpu_in_the_order_of_importance(tmp_path: Pat
         assert row["step"] > 0
         assert row["speed"] > 0 or "against" in row["name"]
     order = ("rnng against", "lstm against", "rnng training", "rnng search", "som", "transformer-grammar")
-    systems = (*order, "transformer-grammar search", "pushdown", "prpn", "on-lstm", "palm", "awd-lstm")
+    systems = (
+        *order,
+        "transformer-grammar search",
+        "pushdown",
+        "pushdown search",
+        "prpn",
+        "on-lstm",
+        "palm",
+        "awd-lstm",
+    )
     places = [next(place for place, name in enumerate(names) if system in name) for system in systems]
     assert places == sorted(places)
     assert table.count("\n|") == 2 + len(names)

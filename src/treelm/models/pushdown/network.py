@@ -28,6 +28,7 @@ from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs, tied
 from treelm.models.pushdown.config import PushdownConfig
 from treelm.models.pushdown.machine import AttachmentWeights, SearchWeights, TapeMachine
+from treelm.models.pushdown.on_device import DeviceTape
 from treelm.models.pushdown.plan import BatchPlan, plan_batch
 from treelm.models.scores import Loss
 from treelm.models.search.attention import BlockWeights, Product, frozen
@@ -193,7 +194,9 @@ class Pushdown(GenerativeParser, Attention):
         """The machine of the search, and its word head."""
         weights = self._search_weights()
         return Searchable(
-            machine=partial(TapeMachine, weights), head=partial(TiedSoftmax, weights.words, weights.tokens)
+            machine=partial(TapeMachine, weights),
+            head=partial(TiedSoftmax, weights.words, weights.tokens),
+            on_device=partial(DeviceTape, weights),
         )
 
     def _search_weights(self) -> SearchWeights:

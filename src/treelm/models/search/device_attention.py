@@ -12,7 +12,7 @@ Shapes: n rows, m positions computed at once, W places of a list, D units, H hea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -79,6 +79,24 @@ class DeviceAttention(DeviceRows):
     @property
     def _places(self) -> Tensor:
         return torch.arange(self._lists.shape[2], device=self._lists.device)
+
+    def _append(
+        self, items: Tensor, lists: Tensor, log_probs: Tensor, parts: Mapping[int, Tensor] | None = None
+    ) -> Tensor:
+        """Write rows, for which there is room, with these ``parts`` of their floats; returns their numbers (n,)."""
+        rows = slice(self._length, self._length + len(items))
+        self._items[rows], self._lists[rows], self._log_probs[rows] = items, lists, log_probs
+        for part, values in (parts or {}).items():
+            self._floats[rows, self._columns[part]] = values
+        self._length = rows.stop
+        return torch.arange(rows.start, rows.stop, device=items.device)
+
+    def _scores(self, part: int, rows: Tensor, queries: Tensor) -> Tensor:
+        """Products of queries (n, P) with a part of the floats of rows (n, W), of which each has P numbers: (n, W)."""
+        at_once = max(1, _MOST_NUMBERS // (rows.shape[1] * queries.shape[1]))
+        pairs = zip(torch.split(rows, at_once), torch.split(queries[..., None], at_once), strict=True)
+        found = [self._get(part, some.flatten()).view(*some.shape, -1) @ query for some, query in pairs]
+        return torch.cat(found)[..., 0]
 
     def _attend(
         self,

@@ -128,8 +128,8 @@ class DeviceGrammar(DeviceAttention):
             before_it = self._lists[:, -1][tops] if first else own
             seen = before_it.where(places < last, 0).where(places != last, own[: len(items)])
         # COMPOSE sees its parts and itself; STACK sees what is seen from now on, COMPOSE included, and itself.
-        parts = old[:again].where(places != before + 1, own[:again])
-        lists = torch.cat([parts, seen[again:], seen[:again].where(places != last[:again] + 1, own[len(items) :])])
+        composing = old[:again].where(places != before + 1, own[:again])
+        lists = torch.cat([composing, seen[again:], seen[:again].where(places != last[:again] + 1, own[len(items) :])])
         begin = torch.cat([height[:again], torch.zeros_like(own[again:])])
         end = torch.cat([before + 1, last[again:], last[:again] + 1])
         hidden = ((places < begin) | (places > end))[:, None]
@@ -140,17 +140,14 @@ class DeviceGrammar(DeviceAttention):
         factors = self._weights.value_factors if looks_back else None
         outputs = self._attend(torch.cat([vectors, vectors[:again]]), lists, hidden, [distance], factors)
         outputs = torch.cat([outputs[len(items) :], outputs[again : len(items)]])
-        rows = slice(first, first + len(items))
-        self._items[rows, NUM_BEFORE] = last[:, 0]
-        self._lists[rows] = torch.stack([stack, seen], 1)[:, : self._lists.shape[1]]
-        self._floats[rows, self._columns[-1]] = outputs
+        items[:, NUM_BEFORE] = last[:, 0]
+        parts = {-1: outputs}
         if self._weights.composer is not None:
-            self._floats[rows, self._columns[-3]] = vectors
+            parts[-3] = vectors
         if self._weights.pointer is not None:
-            self._floats[rows, self._columns[-2]] = self._weights.pointer.key(outputs)
-        self._log_probs[rows] = self._next_log_probs(items, outputs)
-        self._length = rows.stop
-        return own[: len(items), 0]
+            parts[-2] = self._weights.pointer.key(outputs)
+        kinds = torch.stack([stack, seen], 1)[:, : self._lists.shape[1]]
+        return self._append(items, kinds, self._next_log_probs(items, outputs), parts)
 
     def _composed(self, tops: Tensor, items: Tensor, labels: Tensor) -> Tensor:
         """External composition: the vectors of constituents (c, D) with these vectors of labels (c, D)."""
@@ -316,8 +313,7 @@ class DeviceBottomUp(DeviceGrammar):
         pointer, most = self._weights.pointer, self._weights.config.max_stack
         assert pointer is not None
         items, lists, number = self._items[tops], self._lists[tops], self._numbers(tops)
-        keys = self._get(-2, lists[:, STACK].flatten()).view(*number.shape, -1)
-        at_places = (keys @ pointer.queries(self._get(-1, tops), labels)[..., None])[..., 0]
+        at_places = self._scores(-2, lists[:, STACK], pointer.queries(self._get(-1, tops), labels))
         ends = (number != functional.pad(number[:, 1:], (0, 1))) & (self._places > 0)
         column = (number - 1).where(ends, most).clamp(0, most)
         logits = at_places.new_zeros(len(tops), most + 1).scatter_(1, column, at_places)[:, :-1]
@@ -327,6 +323,4 @@ class DeviceBottomUp(DeviceGrammar):
         log_probs[:, self._first_reach : -1] = masked_log_softmax(logits, valid & (reach <= items[:, NUM_ITEMS, None]))
         items[:, LABEL] = labels
         self._reserve(len(tops))
-        rows = slice(self._length, self._length + len(tops))
-        self._items[rows], self._lists[rows], self._log_probs[rows] = items, lists, log_probs
-        self._length = rows.stop
+        self._append(items, lists, log_probs)
