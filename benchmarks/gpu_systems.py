@@ -28,8 +28,9 @@ from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models import system_class
 from treelm.models.base import LanguageModel, Losses
 from treelm.models.capabilities import PlansBatches
+from treelm.models.layers.devices import computing
 from treelm.models.layers.dropout import dropout_off
-from treelm.models.layers.few_calls import FusedKernels, computing, fused_kernels
+from treelm.models.layers.few_calls import FusedKernels, fused_kernels
 from treelm.models.layers.graphs import cuda_graphs
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng.config import RNNGConfig

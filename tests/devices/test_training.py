@@ -10,7 +10,7 @@ import torch
 from tests.devices.pretended import DEVICE, Traffic, pretended_device
 from tests.devices.worlds import VARIANTS, World, build_world
 from treelm.models import SYSTEMS
-from treelm.models.layers.few_calls import computing
+from treelm.models.layers.devices import computing
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.distributed import ProcessGroup
 from treelm.training.numerics import numerics

@@ -33,7 +33,7 @@ from treelm.errors import InputError
 from treelm.evaluation.streams import document_perplexity, require_context
 from treelm.models.capabilities import DocumentContext, has, why_not
 from treelm.models.documents import DocumentReader
-from treelm.models.layers.few_calls import computing
+from treelm.models.layers.devices import computing
 from treelm.models.scores import SentenceScore
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.enumeration import enumerate_mass

@@ -18,7 +18,7 @@ from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Searching, TreeConditioned, has, set_search
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.state import BeamState
+from treelm.models.search.model import BeamState
 from treelm.models.streams import StreamLM
 
 SENTENCES = [["the", "cat", "sees", "a", "dog"], ["a", "bird", "hears"], ["the", "fish", "likes", "the", "old", "cat"]]

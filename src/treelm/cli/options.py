@@ -77,7 +77,8 @@ class ModelOptions(SearchOptions, DeviceSettings):
         lm = load(run, device=self.device)
         self.note_lost_widths(run, type(lm))
         try:
-            set_search(lm, self.changed(lm.search if isinstance(lm, Searching) else SearchConfig()))
+            search = lm.search if isinstance(lm, Searching) else SearchConfig()
+            set_search(lm, search.changed(self))
             if predicts_words:
                 lm.require_words()
         except InputError as error:

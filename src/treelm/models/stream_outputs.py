@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.layers.precision import DECIMALS
 from treelm.models.states import IncrementalState
 
 RecurrentState = dict[str, Tensor]
@@ -42,9 +39,3 @@ class StreamState(IncrementalState):
 
     carried: RecurrentState  # (n, ...)
     hidden: Tensor  # (n, E) predicts the next token
-
-
-def to_host(values: Tensor) -> NDArray[np.float64]:
-    """Values as a float64 array, rounded to ``DECIMALS``: their last bits depend on the other sentences of a batch."""
-    found: NDArray[np.float64] = values.double().cpu().numpy().round(DECIMALS)
-    return found

@@ -24,11 +24,11 @@ from treelm.errors import InputError
 from treelm.models.base import IncrementalState, LanguageModel
 from treelm.models.capabilities import DocumentContext, Parser, has, require
 from treelm.models.layers.devices import to_device
-from treelm.models.layers.precision import DECIMALS, ExactCopy
+from treelm.models.layers.precision import DECIMALS, ExactCopy, to_host
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.measures import word_boundaries
 from treelm.models.scores import Loss, Losses, SentenceScore
-from treelm.models.stream_outputs import RecurrentState, StreamOutput, StreamState, to_host
+from treelm.models.stream_outputs import RecurrentState, StreamOutput, StreamState
 from treelm.models.structures import Distances, Structure, tokens_of_words
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree

@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.models.layers.plain_attention import Place, block
 from treelm.models.layers import attention
 from treelm.models.layers.attention import AttentionBlock, AttentionMask, Rotary, rotated
-from treelm.models.layers.packing import Packing
+from treelm.models.layers.packed_sequences import Packing
 
 SIZE, HEADS, STEPS = 12, 3, 7
 DISTANCE: Place = lambda t, s: min(t - s, 4)  # noqa: E731

@@ -162,7 +162,7 @@ LOOPS = {
 def test_captured_loops_train_as_plain_ones(loop: str, precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     build, losses, num_loops = LOOPS[loop]
     # A GPU packs nothing, and recordings could not be played.
-    monkeypatch.setattr("treelm.models.layers.packed.packed", lambda *_: None)
+    monkeypatch.setattr("treelm.models.layers.packed_weights.packed", lambda *_: None)
     with matmul_precision(precision):
         expected = train(build(), losses)
         network = build()

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from treelm.models.layers import precision
-from treelm.models.layers.packed import PackedWeight
+from treelm.models.layers.packed_weights import PackedWeight
 from treelm.models.layers.precision import (
     ExactCopy,
     Float32Products,

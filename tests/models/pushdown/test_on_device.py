@@ -12,7 +12,7 @@ from tests.models.pushdown.worlds import build_pushdown
 from tests.models.rnng.worlds import Tokens
 from tests.models.search.exhaustive import assert_all_derivations_are_found
 from tests.models.search.same_on_device import assert_same_on_device, waits_and_kernels
-from treelm.models.layers.few_calls import computing
+from treelm.models.layers.devices import computing
 from treelm.models.search import on_device
 
 

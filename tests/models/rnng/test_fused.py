@@ -14,7 +14,8 @@ from tests.devices.calls import num_calls
 from tests.models.rnng.test_network import gradients, random_trees
 from tests.models.rnng.worlds import Tokens, as_batch, build_model
 from treelm.models.layers import fused
-from treelm.models.layers.few_calls import FusedKernels, computing, fused_kernels
+from treelm.models.layers.devices import computing
+from treelm.models.layers.few_calls import FusedKernels, fused_kernels
 from treelm.models.layers.precision import MatmulPrecision, matmul_precision
 
 CAN_RUN = fused.triton is not None and (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1")

@@ -15,7 +15,8 @@ from tests.models.rnng.worlds import Tokens, as_batch, build_model
 from tests.systems import small_setup
 from tests.training.fitting import fit
 from treelm.models.layers import few_calls
-from treelm.models.layers.few_calls import StackLevels, computing
+from treelm.models.layers.devices import computing
+from treelm.models.layers.few_calls import StackLevels
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng import network
 from treelm.models.rnng.network import RNNG

@@ -21,7 +21,7 @@ from tests.models.rnng.worlds import (
 )
 from treelm.errors import InputError
 from treelm.models.layers import lstm, precision
-from treelm.models.layers.few_calls import computing
+from treelm.models.layers.devices import computing
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng import plan
 from treelm.models.rnng.network import RNNG

@@ -10,7 +10,7 @@ import pytest
 from torch import Tensor
 
 from tests.devices.pretended import DEVICE, pretended_device
-from treelm.models.layers.few_calls import computing
+from treelm.models.layers.devices import computing
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.on_device import DeviceBeam

@@ -18,7 +18,7 @@ from tests.models.shift_reduce import plain
 from tests.models.som import plain as structure
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
-from treelm.models.layers.few_calls import computing
+from treelm.models.layers.devices import computing
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.machine import ParserStacks
 from treelm.models.shift_reduce.network import ShiftReduce

@@ -14,7 +14,7 @@ from tests.models.som import worlds
 from tests.models.som.all_slots import all_slots_losses
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
-from treelm.models.layers.few_calls import computing
+from treelm.models.layers.devices import computing
 from treelm.models.som.network import SOM, MemoryReading
 
 

@@ -13,7 +13,7 @@ from tests.models.search.exhaustive import assert_all_derivations_are_found
 from tests.models.search.same_on_device import assert_same_on_device, waits_and_kernels
 from tests.models.transformer_grammar.plain_bottom_up import plain_of
 from tests.models.transformer_grammar.worlds import PLM, VARIANTS, build_grammar
-from treelm.models.layers.few_calls import computing
+from treelm.models.layers.devices import computing
 from treelm.models.search import on_device
 
 TINY = {"max_open": 2, "max_consecutive": 2, "max_stack": 2, "max_unary": 1}

@@ -9,7 +9,7 @@ from tests.models.rnng.worlds import Node, Tokens, as_batch, top_down
 from tests.models.transformer_grammar.plain import Walk, begun
 from tests.models.transformer_grammar.plain import binarised as plain_binarised
 from tests.models.transformer_grammar.worlds import VARIANTS, trees_of
-from treelm.models.layers.packing import Packing
+from treelm.models.layers.packed_sequences import Packing
 from treelm.models.search.derivations import derive
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.positions import attention_mask, lay_out, pad

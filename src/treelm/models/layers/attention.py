@@ -39,7 +39,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.models.layers.dropout import add_dropped
-from treelm.models.layers.packing import Packing
+from treelm.models.layers.packed_sequences import Packing
 from treelm.models.layers.precision import DECIMALS
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Devices: which one a network computes on, how arrays get there in few copies, and memory."""
+"""Devices: which one a network computes on, in few large calls or not, how arrays get there, and memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, copy_context
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
@@ -17,9 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.errors import InputError, check_choice
+from treelm.models.layers.precision import setting
 
 DeviceName = Literal["auto", "cuda", "cpu"]
 Plan = TypeVar("Plan")
+_few_calls: ContextVar[bool | None] = ContextVar("few_calls", default=None)
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
 
 
@@ -48,6 +51,17 @@ def device_of(network: nn.Module) -> Literal["cuda", "cpu"]:
     """The device of a network's weights; ``cpu`` if it has none."""
     weights = next(network.parameters(), None)
     return "cuda" if weights is not None and weights.device.type == "cuda" else "cpu"
+
+
+def few_calls(device: torch.device) -> bool:
+    """Whether networks compute in few large calls on this device: on a GPU, unless ``computing`` says otherwise."""
+    wanted = _few_calls.get()
+    return device.type != "cpu" if wanted is None else wanted
+
+
+def computing(*, in_few_calls: bool | None) -> AbstractContextManager[None]:
+    """Within this context, compute in few large calls or not, whatever the device; None: as is best for the device."""
+    return setting(_few_calls, in_few_calls)
 
 
 def to_device(array: NDArray[Any], device: torch.device) -> Tensor:

@@ -20,24 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.models.layers.devices import few_calls
 from treelm.models.layers.levels import Forest, plan_forest
 from treelm.models.layers.lstm import LSTMWeights, Predecessors, sweep_lstm
 from treelm.models.layers.precision import gather_into, linear, operand, product, setting
 
 FusedKernels = Literal["none", "level", "forest"]
-_wanted: ContextVar[bool | None] = ContextVar("few_calls", default=None)
 _fused: ContextVar[FusedKernels] = ContextVar("fused_kernels", default="none")
-
-
-def few_calls(device: torch.device) -> bool:
-    """Whether networks compute in few large calls on this device: on a GPU, unless ``computing`` says otherwise."""
-    wanted = _wanted.get()
-    return device.type != "cpu" if wanted is None else wanted
-
-
-def computing(*, in_few_calls: bool | None) -> AbstractContextManager[None]:
-    """Within this context, compute in few large calls or not, whatever the device; None: as is best for the device."""
-    return setting(_wanted, in_few_calls)
 
 
 def fused_kernels(which: FusedKernels) -> AbstractContextManager[None]:

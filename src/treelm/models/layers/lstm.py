@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.models.layers.levels import block_rows
-from treelm.models.layers.packed import LevelProduct
+from treelm.models.layers.packed_weights import LevelProduct
 from treelm.models.layers.precision import (
     SLACK_ROWS,
     add_outer,

@@ -10,7 +10,9 @@ from copy import copy, deepcopy
 from functools import cache
 from typing import Any, Generic, Literal, Self, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 Float32Products = Literal["highest", "high", "medium"]
@@ -366,3 +368,9 @@ class ExactCopy(UntilChanged[Network]):
         vocabulary = getattr(network, "vocabulary", None)
         memo = {id(vocabulary): vocabulary}
         return self.made_of(network, lambda: deepcopy(network, memo).to(self._dtype).eval().requires_grad_(False))
+
+
+def to_host(values: Tensor) -> NDArray[np.float64]:
+    """Values as a float64 array, rounded to ``DECIMALS``: their last bits depend on the other sentences of a batch."""
+    found: NDArray[np.float64] = values.double().cpu().numpy().round(DECIMALS)
+    return found

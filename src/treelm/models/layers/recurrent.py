@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treelm.models.layers.devices import few_calls
 from treelm.models.layers.dropout import dropout, dropout_mask
-from treelm.models.layers.few_calls import few_calls, library_lstm, library_weights
+from treelm.models.layers.few_calls import library_lstm, library_weights
 from treelm.models.layers.graphs import GraphedFunction, graphs_wanted
 from treelm.models.layers.lstm import GateWeights, LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
-from treelm.models.layers.packed import PackedWeight
+from treelm.models.layers.packed_weights import PackedWeight
 from treelm.models.layers.precision import column_sums, multiply_into, operand, product, rounds_on_gpu
 
 State = tuple[Tensor, Tensor]

@@ -27,6 +27,7 @@ from treelm.models.awd import AWDStreamLM
 from treelm.models.capabilities import Attention, ChecksCorpus, OwnMetrics, Parser, TreeConditioned, require
 from treelm.models.layers.attention import by_words
 from treelm.models.layers.devices import to_device
+from treelm.models.layers.precision import to_host
 from treelm.models.palm.attention import (
     SpanAttention,
     count_available,
@@ -37,7 +38,7 @@ from treelm.models.palm.attention import (
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.plan import before_inputs, encode_with_trees, gold_spans
 from treelm.models.scores import Losses, SentenceScore, SubwordAggregation
-from treelm.models.stream_outputs import RecurrentState, StreamOutput, to_host
+from treelm.models.stream_outputs import RecurrentState, StreamOutput
 from treelm.models.streams import Floats, first_tokens, inside_of
 from treelm.models.structures import BOUNDARY, SpanWeights, tokens_of_words
 from treelm.trees.distances import tree_from_span_scores

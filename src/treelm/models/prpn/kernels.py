@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.lstm import tanh_into
-from treelm.models.layers.packed import PackedWeight
+from treelm.models.layers.packed_weights import PackedWeight
 from treelm.models.layers.precision import column_sums, operand, product, small_products
 
 EPSILON = 1e-6

@@ -37,20 +37,9 @@ from treelm.models.search.attention import (
     read_layer,
     with_fillers,
 )
+from treelm.models.search.batch_invariant import Affine, blocks, padded, padded_rows
 from treelm.models.search.machine import Machine
-from treelm.models.search.rows import (
-    Affine,
-    Bools,
-    FloatRows,
-    Floats,
-    IntRows,
-    Ints,
-    blocks,
-    padded,
-    padded_rows,
-    renumbered,
-    renumbering,
-)
+from treelm.models.search.rows import Bools, FloatRows, Floats, IntRows, Ints, renumbered, renumbering
 from treelm.models.search.validity import log_softmax
 from treelm.trees.transitions import SHIFT
 

@@ -32,8 +32,9 @@ from treelm.models.pushdown.on_device import DeviceTape
 from treelm.models.pushdown.plan import BatchPlan, plan_batch
 from treelm.models.scores import Loss
 from treelm.models.search.attention import BlockWeights, Product, frozen
+from treelm.models.search.batch_invariant import Affine, widened
 from treelm.models.search.model import GenerativeParser
-from treelm.models.search.rows import Affine, Bools, Floats, Ints, widened
+from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.word_head import TiedSoftmax
 from treelm.models.structures import BOUNDARY, StackTape

@@ -30,7 +30,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.gold_trees import binary_splits, trees_of
-from treelm.models.layers.packing import Packing
+from treelm.models.layers.packed_sequences import Packing
 from treelm.models.pushdown.config import PushdownConfig
 
 

@@ -24,19 +24,8 @@ from torch import Tensor, nn
 
 from treelm.models.rnng.composition import Composition
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.search.rows import (
-    Affine,
-    Bools,
-    FloatRows,
-    IntRows,
-    Ints,
-    as_index,
-    blocks,
-    mark_reachable,
-    padded,
-    padded_rows,
-    renumbering,
-)
+from treelm.models.search.batch_invariant import Affine, blocks, padded, padded_rows
+from treelm.models.search.rows import Bools, FloatRows, IntRows, Ints, as_index, mark_reachable, renumbering
 from treelm.models.search.validity import EMPTY
 
 

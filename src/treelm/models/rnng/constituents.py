@@ -28,18 +28,8 @@ from torch import Tensor
 from treelm.models.layers.devices import to_device
 from treelm.models.rnng.arena import AttentionWeights, SearchWeights, lstm_cell_
 from treelm.models.rnng.composition import LSTMComposition, NoComposition
-from treelm.models.search.rows import (
-    Affine,
-    FloatRows,
-    IntRows,
-    Ints,
-    as_index,
-    mark_reachable,
-    padded,
-    padded_rows,
-    renumbering,
-    rounded,
-)
+from treelm.models.search.batch_invariant import Affine, padded, padded_rows, rounded
+from treelm.models.search.rows import FloatRows, IntRows, Ints, as_index, mark_reachable, renumbering
 
 # Columns of a partial: the partial without its last child, this child (a vector), the label, the number of children,
 # and the vector of the constituent once it has been composed, else -1.

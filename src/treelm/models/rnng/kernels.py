@@ -34,7 +34,7 @@ from torch.nn import functional
 
 from treelm.models.layers.few_calls import library_gates, library_lstm, library_weights, lstm_cell
 from treelm.models.layers.lstm import lstm_cell_gradient_into, lstm_cell_into
-from treelm.models.layers.packed import LevelProduct
+from treelm.models.layers.packed_weights import LevelProduct
 from treelm.models.layers.precision import (
     SLACK_ROWS,
     add_outer,

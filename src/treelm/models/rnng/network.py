@@ -20,9 +20,9 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
 from treelm.models.capabilities import PlansBatches
 from treelm.models.documents import DocumentReader
-from treelm.models.layers.devices import PlansAhead
+from treelm.models.layers.devices import PlansAhead, few_calls
 from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
-from treelm.models.layers.few_calls import few_calls, run_stack
+from treelm.models.layers.few_calls import run_stack
 from treelm.models.layers.lstm import LSTMWeights, Predecessors, sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import tied
@@ -35,10 +35,10 @@ from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.on_device import DeviceStacks
 from treelm.models.rnng.plan import BatchPlan, ChainPlan, plan_batch
 from treelm.models.rnng.released import released_beam
+from treelm.models.search.batch_invariant import Affine, widened
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.options import SearchMethod
-from treelm.models.search.rows import Affine, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.word_head import TiedSoftmax
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from treelm.models.layers.few_calls import cell_forward
 from treelm.models.rnng.arena import SearchWeights
 from treelm.models.rnng.composition import LSTMComposition, NoComposition
+from treelm.models.search.batch_invariant import Affine
 from treelm.models.search.device_rows import (
     IN_WORD,
     NUM_BEFORE,
@@ -25,7 +26,6 @@ from treelm.models.search.device_rows import (
 )
 from treelm.models.search.machine import BINARY_GROUPS
 from treelm.models.search.on_device import RowCounts
-from treelm.models.search.rows import Affine
 from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD
 from treelm.trees.transitions import FIRST_NT, REDUCE
 

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.models.layers.devices import plan_to_device
-from treelm.models.layers.few_calls import StackLevels, few_calls, kernels_wanted, plan_stack
+from treelm.models.layers.devices import few_calls, plan_to_device
+from treelm.models.layers.few_calls import StackLevels, kernels_wanted, plan_stack
 from treelm.models.layers.levels import (
     Forest,
     Schedule,

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.models.layers.attention import AttentionBlock, RelativeKeys
-from treelm.models.search.rows import Affine, FloatRows, Ints, blocks, widened
+from treelm.models.search.batch_invariant import Affine, blocks, widened
+from treelm.models.search.rows import FloatRows, Ints
 
 NONE = -1
 """Fills lists of row numbers up."""
@@ -55,7 +56,7 @@ def with_fillers(seen: Ints, num_queries: int) -> Ints:
 
 @dataclass(frozen=True)
 class Product:
-    """x -> x W^T + b for padded rows (see ``rows.rounded``), where W may have few outputs.
+    """x -> x W^T + b for padded rows (see ``batch_invariant.rounded``), where W may have few outputs.
 
     Such a W is widened before the product, and the result is cut.
     """

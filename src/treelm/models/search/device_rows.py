@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from treelm.models.search.batch_invariant import Affine
 from treelm.models.search.machine import BINARY_GROUPS
 from treelm.models.search.on_device import RowCounts
-from treelm.models.search.rows import Affine
 from treelm.models.search.validity import Bounds, Configuration, valid_actions
 from treelm.models.search.word_head import token_log_probs
 from treelm.trees.transitions import REDUCE

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from treelm.errors import InputError
-from treelm.models.layers.few_calls import few_calls
+from treelm.models.layers.devices import few_calls
+from treelm.models.search.batch_invariant import arithmetic
 from treelm.models.search.beam import WAITS, Beam
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.metrics import TokenMetrics, gaps, log_ratio
 from treelm.models.search.on_device import DeviceBeam, DeviceMachine, sentences_at_once
 from treelm.models.search.particles import ParticleFilter
-from treelm.models.search.rows import Floats, Ints, arithmetic
+from treelm.models.search.rows import Floats, Ints
 
 # What a step costs besides its prefixes, in prefixes: one prefix alone takes twice as long as one of ten.
 _STEP = 1.25

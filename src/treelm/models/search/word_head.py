@@ -17,8 +17,9 @@ from torch import Tensor
 
 from treelm.models.layers.devices import to_device
 from treelm.models.search.analyses import Layout, nth_best
+from treelm.models.search.batch_invariant import Affine, blocks, padded_rows, widened
 from treelm.models.search.machine import WordHead
-from treelm.models.search.rows import Affine, Bools, Floats, Ints, as_index, blocks, padded_rows, widened
+from treelm.models.search.rows import Bools, Floats, Ints, as_index
 
 _FEW = 6  # with so few candidates, bounds save nothing
 _SLACK = 1e-4  # nats by which rounding may make a bound too tight

@@ -27,9 +27,9 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Analysis, IncrementalState, LanguageModel, Loss, Losses, SentenceScore
 from treelm.models.capabilities import Parser
 from treelm.models.layers.binary_structure import first_siblings
-from treelm.models.layers.devices import plan_to_device, to_device
+from treelm.models.layers.devices import few_calls, plan_to_device, to_device
 from treelm.models.layers.dropout import dropout, dropout_mask
-from treelm.models.layers.few_calls import few_calls, plan_stack, run_stack, stepping
+from treelm.models.layers.few_calls import plan_stack, run_stack, stepping
 from treelm.models.layers.levels import schedule, schedule_tree
 from treelm.models.layers.lstm import LSTMWeights, plan_tree
 from treelm.models.layers.precision import DECIMALS, ExactCopy, linear

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from treelm.models.layers.devices import to_device
-from treelm.models.layers.packed import PackedProduct
+from treelm.models.layers.packed_weights import PackedProduct
 from treelm.models.layers.precision import add_outer, operand
 from treelm.models.som.plan import CellGraph, IntArray
 

@@ -29,9 +29,8 @@ from treelm.models.base import Analysis, IncrementalState, LanguageModel, Loss, 
 from treelm.models.capabilities import OwnMetrics, Parser
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
-from treelm.models.layers.devices import to_device
+from treelm.models.layers.devices import few_calls, to_device
 from treelm.models.layers.dropout import shared_generator
-from treelm.models.layers.few_calls import few_calls
 from treelm.models.layers.lstm import uniform
 from treelm.models.layers.precision import DECIMALS, ExactCopy, linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs

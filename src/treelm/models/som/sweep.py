@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from treelm.models.layers.few_calls import few_calls
+from treelm.models.layers.devices import few_calls
 from treelm.models.som.kernels import CellTape, CellWeights, SlotTape
 from treelm.models.som.on_device import ChainTape
 from treelm.models.som.plan import CellGraph

@@ -38,7 +38,7 @@ from treelm.models.layers.attention import (
 from treelm.models.layers.devices import physical_memory, plan_to_device
 from treelm.models.layers.dropout import dropout, shared_generator
 from treelm.models.layers.gold_trees import without_unparsed
-from treelm.models.layers.packing import Packing
+from treelm.models.layers.packed_sequences import Packing
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, tied
 from treelm.models.scores import Loss, Losses, SubwordAggregation

@@ -30,18 +30,8 @@ from treelm.models.search.attention import (
     read_layer,
     with_fillers,
 )
-from treelm.models.search.rows import (
-    Affine,
-    Bools,
-    FloatRows,
-    Floats,
-    IntRows,
-    Ints,
-    padded,
-    padded_rows,
-    renumbered,
-    renumbering,
-)
+from treelm.models.search.batch_invariant import Affine, padded, padded_rows
+from treelm.models.search.rows import Bools, FloatRows, Floats, IntRows, Ints, renumbered, renumbering
 from treelm.models.search.validity import EMPTY
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.positions import relative, seen_by_heads

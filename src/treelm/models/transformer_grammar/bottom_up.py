@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from treelm.errors import InputError
-from treelm.models.layers.packing import Packing
+from treelm.models.layers.packed_sequences import Packing
 from treelm.models.search.derivations import BoolArray, Derivations, IntArray
 from treelm.models.search.validity import CONSTITUENT, WORD
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from treelm.models.layers.devices import to_device
 from treelm.models.search.analyses import Analyses, AnalysisTable
+from treelm.models.search.batch_invariant import blocks, padded
 from treelm.models.search.machine import BINARY_GROUPS, Machine, groups_of_binary_trees
-from treelm.models.search.rows import Bools, Floats, Ints, blocks, padded
+from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.validity import (
     CONSTITUENT,
     OPEN,

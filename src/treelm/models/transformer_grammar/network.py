@@ -40,9 +40,10 @@ from treelm.models.layers.precision import ExactCopy
 from treelm.models.layers.softmax import tied
 from treelm.models.scores import SubwordAggregation
 from treelm.models.search.attention import BlockWeights, Product, frozen
+from treelm.models.search.batch_invariant import Affine, widened
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
-from treelm.models.search.rows import Affine, Bools, Floats, widened
+from treelm.models.search.rows import Bools, Floats
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.word_head import TiedSoftmax
 from treelm.models.structures import StackAttention

@@ -12,7 +12,7 @@ from torch import Tensor
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.levels import earliest_levels
-from treelm.models.layers.packing import Packing
+from treelm.models.layers.packed_sequences import Packing
 from treelm.models.search.derivations import Derivations, IntArray, LocalTrees, derive, require_valid
 from treelm.models.transformer_grammar.bottom_up import ReachPlan, derive_bottom_up
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig

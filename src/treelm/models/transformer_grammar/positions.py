@@ -36,7 +36,7 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.attention import AttentionMask
-from treelm.models.layers.packing import Packing
+from treelm.models.layers.packed_sequences import Packing
 from treelm.models.search.derivations import BoolArray, Derivations, IntArray, derive
 from treelm.models.structures import BOUNDARY, StackAttention
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig

@@ -14,7 +14,7 @@ from tests.models.rnng.search.test_beam import TINY, run
 from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.exhaustive import assert_all_derivations_are_found
-from treelm.models.layers.few_calls import computing
+from treelm.models.layers.devices import computing
 from treelm.models.search import on_device
 from treelm.models.search.analyses import best
 

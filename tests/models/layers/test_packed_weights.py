@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from treelm.models.layers import packed
-from treelm.models.layers.packed import LevelProduct, PackedProduct, PackedWeight
+from treelm.models.layers import packed_weights
+from treelm.models.layers.packed_weights import LevelProduct, PackedProduct, PackedWeight
 from treelm.models.layers.precision import add_product, multiply_into
 
 
@@ -23,14 +23,14 @@ def test_multiplies_as_the_plain_product(dtype: torch.dtype, tolerance: float, n
 
 
 def test_nothing_is_packed_that_the_processor_cannot_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "_multiplies_bf16", lambda: False)
+    monkeypatch.setattr(packed_weights, "_multiplies_bf16", lambda: False)
     torch.manual_seed(0)
     weight, inputs, out = torch.randn(12, 5).bfloat16(), torch.randn(8, 5).bfloat16(), torch.empty(8, 12)
     expected = inputs @ weight.T
     LevelProduct(weight).into(out, inputs)
     assert torch.equal(out, expected.float())
     assert torch.equal(PackedWeight(weight, 8)(inputs), expected)
-    assert packed.packed(weight, 8) is None
+    assert packed_weights.packed(weight, 8) is None
 
 
 @pytest.mark.parametrize("num_rows", [0, 3, 8, 64, 130, 700])
