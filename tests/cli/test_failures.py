@@ -15,7 +15,7 @@ from tests.cli.conftest import Treelm
 from treelm import failures
 from treelm.cli import run as run_treelm
 from treelm.errors import InputError, is_out_of_memory
-from treelm.inference.processes import Sentences
+from treelm.inference.batching import Sentences
 from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Treelm
-from treelm.inference.processes import Sentences
+from treelm.inference.batching import Sentences
 from treelm.models.base import LanguageModel
 from treelm.models.scores import ParsedSentence
 
@@ -50,7 +50,7 @@ def die(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence | None]:
 def test_a_process_that_dies_each_time_is_one_line(
     project: Path, treelm: Treelm, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treelm.inference.processes.annotate", die)
+    monkeypatch.setattr("treelm.inference.batching.annotate", die)
     outcome = treelm("parse", project / "run", text, "--processes", "2")
     assert outcome.code == 2
     assert outcome.err == (

@@ -11,7 +11,7 @@ import pytest
 from tests.evaluation.toys import Searches, ToyLM
 from treelm.errors import InputError
 from treelm.evaluation.minimal_pairs import MinimalPair, compare_log_probs, read_pairs, score_pairs
-from treelm.inference.processes import Sentences, Task, in_process
+from treelm.inference.batching import Sentences, Task, in_process
 from treelm.models.base import LanguageModel
 
 BLIMP_LINE = {

@@ -5,8 +5,7 @@ import pytest
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.batching import in_batches
-from treelm.inference.processes import Sentences, compute_each
+from treelm.inference.batching import Sentences, compute_each, in_batches
 
 Compute = Callable[[Iterable[Sentences]], Iterator[list[int | InputError]]]
 

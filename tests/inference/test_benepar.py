@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from treelm.errors import InputError
+from treelm.inference.batching import compute_each
 from treelm.inference.benepar import Benepar
-from treelm.inference.processes import compute_each
 from treelm.trees.brackets import format_tree
 
 

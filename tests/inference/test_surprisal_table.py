@@ -16,9 +16,9 @@ import treelm
 from tests.legacy.make import HERE as RUNS
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
+from treelm.inference.batching import Sentences, Task, in_process
 from treelm.inference.loading import load
 from treelm.inference.predictors import Frequencies, Unigrams
-from treelm.inference.processes import Sentences, Task, in_process
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.settings import TableSettings
 from treelm.inference.stimuli import Stimulus, check_documents, read_table, stimulus

@@ -132,8 +132,8 @@ def _read(folder: Path) -> Path:
     from treelm.figures.human_tables import effect_table, pair_tables
     from treelm.figures.report.analyse import analyses_of
     from treelm.figures.tables import print_table
+    from treelm.inference.batching import model_workers
     from treelm.inference.loading import load, model_hash
-    from treelm.inference.processes import model_workers
     from treelm.models.capabilities import Searching
     from treelm.models.persistence.shipped import missing_models
 

@@ -18,12 +18,12 @@ from treelm.inference.settings import DeviceSettings, WorkerSettings
 from treelm.io.files import STDIN
 from treelm.io.terminal import log
 from treelm.models.capabilities import Searching, set_search
-from treelm.models.search.options import BeamSizes, SearchOptions
+from treelm.models.search.options import OPTIONS, BeamSizes, SearchOptions
 
 if TYPE_CHECKING:
     from treelm.corpora.readers import ReadOptions
     from treelm.corpora.sentence import Sentence
-    from treelm.inference.processes import Compute
+    from treelm.inference.batching import Compute
     from treelm.models.base import LanguageModel
 
 RUN_HELP = (
@@ -77,8 +77,9 @@ class ModelOptions(SearchOptions, DeviceSettings):
         lm = load(run, device=self.device)
         self.note_lost_widths(run, type(lm))
         try:
-            search = lm.search if isinstance(lm, Searching) else SearchConfig()
-            set_search(lm, search.changed(self))
+            if any(getattr(self, name) is not None for name in OPTIONS):
+                search = lm.search if isinstance(lm, Searching) else SearchConfig()
+                set_search(lm, search.changed(self))
             if predicts_words:
                 lm.require_words()
         except InputError as error:
@@ -100,7 +101,7 @@ class WorkerOptions(ModelOptions, WorkerSettings):
 
     def workers(self, run: str) -> AbstractContextManager[Compute]:
         """Give what computes with the model of a run: this process, or several others."""
-        from treelm.inference.processes import model_workers
+        from treelm.inference.batching import model_workers
 
         return model_workers(run, self.processes)
 

@@ -52,8 +52,7 @@ class Arguments(WorkerOptions, InputOptions):
 
 def main(options: Arguments) -> int:
     """Run the subcommand."""
-    from treelm.inference.batching import in_batches
-    from treelm.inference.processes import annotate
+    from treelm.inference.batching import annotate, in_batches
     from treelm.trees.transforms import binarise_left, binarise_right
 
     if options.figure:

@@ -206,6 +206,9 @@ def read_stretch(
             items.append(sentence(words=words_of(text), text=text.rstrip("\r\n")))
     except InputError as error:
         items.append(error)
+    if options.preprocess == "none":
+        yield from items
+        return
     for item in items:
         try:
             kept = preprocess(item, options.preprocess) if isinstance(item, Sentence) and item.words else item

@@ -46,7 +46,7 @@ class Sentence:
         return f"{self.source}:{self.line}"
 
 
-def preprocess(sentence: Sentence, how: Preprocessing) -> Sentence | None:
+def preprocess(sentence: Sentence, how: Literal["prpn", "mikolov"]) -> Sentence | None:
     """The sentence with fewer words, in fewer forms, and without constituents that this empties; None without words.
 
     ``prpn`` reads sentences as the parsing experiments of PRPN do (Shen et al. 2018): punctuation and currency signs
@@ -60,8 +60,6 @@ def preprocess(sentence: Sentence, how: Preprocessing) -> Sentence | None:
 
     Raises ``InputError`` for a sentence without part-of-speech tags.
     """
-    if how == "none":
-        return sentence
     if sentence.tags is None:
         remedy = "give data with tags, or preprocess = none"
         found = f'words without part-of-speech tags, which preprocess = "{how}" needs'

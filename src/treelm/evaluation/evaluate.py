@@ -36,9 +36,8 @@ from treelm.evaluation.span_protocols import (
 from treelm.evaluation.streams import evaluate_stream, require_context
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.inference.annotation import parser_of
-from treelm.inference.batching import batched, in_batches
+from treelm.inference.batching import Compute, Task, batched, in_batches, in_process, model_workers, parse
 from treelm.inference.loading import load
-from treelm.inference.processes import Compute, Task, in_process, model_workers, parse
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import (
     OwnMetrics,

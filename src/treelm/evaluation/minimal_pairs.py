@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation, words_of
 from treelm.errors import InputError, check_positive, nearest, without_errors
-from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute, in_process
+from treelm.inference.batching import Compute, in_batches, in_process
 from treelm.inference.sentence_rows import numbers_words
 from treelm.io.tables import deduplicate_names, read_rows, table_text
 from treelm.models.base import LanguageModel

@@ -24,11 +24,10 @@ from treelm.corpora.lines import stretches
 from treelm.corpora.readers import ReadOptions, no_sentences, read_stretch
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
-from treelm.inference.batching import in_batches
+from treelm.inference.batching import Model, in_batches, model_workers
+from treelm.inference.batching import annotate as annotate_words
 from treelm.inference.benepar import Benepar
 from treelm.inference.loading import model_hash
-from treelm.inference.processes import Model, model_workers
-from treelm.inference.processes import annotate as annotate_words
 from treelm.inference.settings import AnnotationSettings
 from treelm.io.atomic import check_output_path, hold_folder, open_atomic, path_in_errors
 from treelm.io.files import STDIN, name_of, open_bytes

@@ -12,7 +12,7 @@ from treelm.errors import InputError
 from treelm.io.files import file_hash, read_bytes
 from treelm.io.terminal import doing
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import set_search
+from treelm.models.capabilities import Searching
 from treelm.models.persistence.shipped import find_run
 from treelm.models.search.config import SearchConfig, with_search_section
 
@@ -24,8 +24,9 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
     """Load the model of a run folder, or of any folder that ``save_pretrained`` wrote, in evaluation mode.
 
     ``run`` may also be the name of a model that comes with the package (``rnng-gum-open``), unless a folder of that
-    name exists, or ``hf:NAME_OR_FOLDER`` for a causal language model of Hugging Face. The model searches as its recipe
-    says (``run_search``). With ``device`` "cuda" or "auto" it computes on a GPU, unless it has no weights, as n-grams.
+    name exists, or ``hf:NAME_OR_FOLDER`` for a causal language model of Hugging Face. A model that searches does so as
+    its recipe says (``run_search``). With ``device`` "cuda" or "auto" it computes on a GPU, unless it has no weights,
+    as n-grams.
 
     Raises ``InputError`` for a folder that is missing, incomplete, damaged, or made by a newer version, and if a GPU is
     asked for and there is none.
@@ -42,7 +43,8 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
         lm = load_model(run).eval()
         if any(True for _ in lm.parameters()):
             lm.to(place)
-        set_search(lm, run_search(run))
+        if isinstance(lm, Searching):
+            lm.search = run_search(run)
     return lm
 
 

@@ -13,7 +13,8 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import BLANKS, Tokenisation, words_of
 from treelm.errors import SKIP, InputError, check_choice
 from treelm.inference.sentence_rows import Columns, Row, sentence_rows, settle
-from treelm.inference.text_rows import EverySentence, text_rows
+from treelm.inference.stimulus_advice import EverySentence
+from treelm.inference.text_rows import text_rows
 from treelm.io.files import name_of, read_text
 from treelm.io.tables import Cell, read_rows, table_text
 
@@ -91,19 +92,20 @@ def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> I
 
     Warns about what all sentences of a text have in common (``EverySentence``).
     """
-    document, is_new, first, habits = 1, False, "", EverySentence()
+    document, is_new, habits = 1, False, EverySentence()
+    first: Sentence | None = None
     for sentence in sentences:
         if not sentence.words:
             is_new = True
             continue
         if sentence.tree is None:
-            first = first or sentence.where
+            first = first or sentence
             habits.add(sentence.words)
         if is_new:
             document, is_new = document + 1, False
         yield stimulus(sentence, punctuation, document=str(document))
-    for note in habits.notes():
-        _logger.warning("%s: %s", first, note)
+    for note in habits.notes() if first is not None else ():
+        _logger.warning("%s: %s", first.where, note)
 
 
 @dataclass(frozen=True, kw_only=True)

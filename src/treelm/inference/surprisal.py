@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute, in_process
+from treelm.inference.batching import Compute, in_batches, in_process
 from treelm.inference.settings import Context
 from treelm.inference.stimuli import Stimulus
 from treelm.models.base import LanguageModel
@@ -56,7 +55,8 @@ def score_stimuli(
             scores = score_with_measures(lm, [one.words for one in document], measures, in_document=True)
             yield from zip(document, scores, strict=True)
         return
-    score = partial(compute, lm, partial(score_with_measures, measures=measures))
+    task = partial(score_with_measures, measures=measures) if measures else LanguageModel.score
+    score = partial(compute, lm, task)
     yield from in_batches(stimuli, score, batch_size=batch_size, skipped=skipped)
 
 
@@ -94,7 +94,8 @@ def word_frame(
         "unk_class": pd.Series([unknown.get(number) for number in range(len(lengths))], dtype=object),
         "num_pieces": pd.array(gathered["sum"](num_pieces[counts]), dtype="Int64"),
     }
-    rules = {**{name: one.aggregation for name, one in MEASURES.items()}, **lm.word_columns}
+    columns = list(columns)
+    rules = {**{name: MEASURES[name].aggregation for name in columns if name in MEASURES}, **lm.word_columns}
     whole = {CONVERGED, *(name for name, one in MEASURES.items() if one.is_whole)}
     for name in columns:
         values = np.full(len(lengths), math.nan)

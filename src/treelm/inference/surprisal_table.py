@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from treelm.configs import from_keywords
 from treelm.corpora.tokens import words_of_each
 from treelm.errors import InputError, OnError, check_choice, choose_from
-from treelm.inference.batching import chunks
+from treelm.inference.batching import Compute, chunks, in_process
 from treelm.inference.predictors import (
     DOCUMENT_POSITION,
     PREDICTORS,
@@ -31,7 +31,6 @@ from treelm.inference.predictors import (
     Unigrams,
     word_length,
 )
-from treelm.inference.processes import Compute, in_process
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.settings import LOG_BASES, TableSettings
 from treelm.inference.stimuli import Punctuation, Stimulus, check_documents, table_stimuli

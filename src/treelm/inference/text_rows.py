@@ -5,76 +5,17 @@ These are words, regions, or the target alone.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from treelm.corpora.tokens import BLANKS, words_of
 from treelm.errors import SKIP, InputError
 from treelm.inference.predictors import bare
 from treelm.inference.sentence_rows import Columns, Key, Row, SentenceRows, check_columns, ends_inside, settle, word_of
 from treelm.inference.settings import RowSettings
+from treelm.inference.stimulus_advice import EverySentence
 from treelm.io.tables import Cell
 
 MARK = "*"  # what stands on both sides of a target
-
-_MARKS = "|*/\\#^~_+=@<>[]{}"
-"""Characters that are hardly in every sentence, but to cut it."""
-_ROUND = {"[]", "{}", *_MARKS} - {*"<>[]{}"}
-"""Those that may stand around a target, the first and the last of them; <unk> is a word."""
-_MARKED = "mark the target as *target*, or remove them"
-
-
-class EverySentence:
-    """What all sentences of a text have in common that may not have been meant as words: their numbers, and marks."""
-
-    def __init__(self, mark: str = "", *, is_text: bool = True) -> None:
-        """Begin without a sentence, of a text or of a table.
-
-        ``mark`` is the character that divides sentences or surrounds targets, and does not count as a mark.
-        """
-        self._count, self._is_numbered, self._marks, self._is_text = 0, True, {*_MARKS} - {*mark}, is_text
-        self._round, self._alone = _ROUND - {mark}, {*_MARKS} - {*mark}
-
-    def add(self, words: Sequence[str]) -> None:
-        """Add a sentence."""
-        self._count += 1
-        number = next(filter(None, (word.strip("().:") for word in words[:2])), "")
-        self._is_numbered &= number == str(self._count) and len(words) > 1
-        self._marks &= set().union(*words)
-        self._alone &= {*words}
-        self._round = {one for one in self._round if _stand_round(one, " ".join(words))}
-
-    def check(self, where: str, target_column: str) -> None:
-        """Raise ``InputError`` if each of several sentences has a mark between its words, or around some of them."""
-        marks = min(self._alone, default="") or min(self._round, default="")
-        if not marks or self._count < 2:
-            return
-        is_cut = marks in self._alone
-        found = marks if is_cut else f"a part between {marks[0]} and {marks[-1]}"
-        remedy = f"cut there by region_separator = {marks!r}, or remove them" if is_cut else _MARKED
-        if target_column:
-            remedy = f"remove them: {target_column} has the target"
-        raise InputError(f"every sentence has {found}, which would be read as words", where=where, remedy=remedy)
-
-    def notes(self) -> Iterator[str]:
-        """Yield notes about what several sentences have in common."""
-        if self._is_numbered and self._count > 1:
-            yield "every sentence begins with its number, which is read as a word: remove the numbers"
-        if self._marks and self._count > 1:
-            marks = " ".join(sorted(self._marks))
-            cuts = sorted(self._marks - {*"<>[]{}_*"})
-            remedy = f"cut there, give region_separator = {cuts[0]!r}" if cuts else "mark a target, write *target*"
-            remedy += " in a table of sentences, text_column = ..." * self._is_text
-            yield f"every sentence has {marks}, which is read as words or parts of them: to {remedy}"
-
-
-def _stand_round(mark: str, text: str) -> bool:
-    """Tell whether a mark, or a pair of marks, surrounds some words of a text, once, without spaces inside."""
-    if [one for one in text if one in mark] != [mark[0], mark[-1]]:
-        return False
-    before, part, after = re.split(f"[{re.escape(mark)}]", text)
-    is_tight = part == part.strip(BLANKS) and any(map(str.isalnum, part))
-    return is_tight and not before[-1:].isalnum() and not after[:1].isalnum()
 
 
 def text_rows(

@@ -14,7 +14,7 @@ from tests.evaluation.toys import Searches, ToyLM
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import Suite
-from treelm.inference.processes import Task
+from treelm.inference.batching import Task
 from treelm.models.base import LanguageModel
 from treelm.models.perplexity import unconverged_note
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.processes import Compute, in_process
+from treelm.inference.batching import Compute, in_process
 from treelm.inference.settings import Context
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.surprisal import BITS, score_stimuli, word_frame

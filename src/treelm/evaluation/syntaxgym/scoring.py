@@ -15,8 +15,7 @@ from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError, without_errors
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.syntaxgym.suites import Condition, Metric, Suite
-from treelm.inference.batching import batched
-from treelm.inference.processes import Compute, in_process
+from treelm.inference.batching import Compute, batched, in_process
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Searching
 from treelm.models.scores import sentence_surprisal
