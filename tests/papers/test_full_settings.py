@@ -17,8 +17,8 @@ from treelm.corpora.catalog import SPLITS
 from treelm.models import system_class
 from treelm.papers.data import DataRoot, DataSet
 from treelm.papers.declaration import load_paper
+from treelm.papers.metrics.runs import Evaluate
 from treelm.papers.metrics.shapes import Splits
-from treelm.papers.metrics.trees import Evaluate
 from treelm.papers.plan import Job, make_plan
 from treelm.papers.work import do_job, kept
 from treelm.training.recipe import load_recipe

@@ -15,7 +15,7 @@ from treelm.evaluation.structure import LearnedTrees, agreement, kept_spans
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Table
 from treelm.papers.metrics import AGREEMENT, Subject
-from treelm.papers.metrics.trees import Evaluate, Structure
+from treelm.papers.metrics.runs import Evaluate, Structure
 from treelm.papers.plan import Cell, make_plan
 from treelm.papers.results import gather
 from treelm.papers.work import FOLDER, do_job

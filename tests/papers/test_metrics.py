@@ -19,10 +19,9 @@ from treelm.papers.data import DataRoot, paper_names
 from treelm.papers.declaration import load_paper
 from treelm.papers.metrics import Subject, Training
 from treelm.papers.metrics.base import Measure
-from treelm.papers.metrics.runs import MinimalPairs, SyntaxGym
+from treelm.papers.metrics.runs import Evaluate, MinimalPairs, Structure, SyntaxGym
 from treelm.papers.metrics.shapes import Depth, Splits
 from treelm.papers.metrics.speed import SearchSpeed, TrainingSpeed
-from treelm.papers.metrics.trees import Evaluate, Structure
 from treelm.papers.plan import make_plan
 from treelm.training.recipe import load_recipe
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import StandIn, Table
-from treelm.papers.output import missing_data
 from treelm.papers.plan import make_plan
+from treelm.papers.results import missing_data
 
 
 def test_tables_share_runs(table: Table, root: DataRoot) -> None:

@@ -12,9 +12,8 @@ from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Table
 from treelm.papers.metrics import Measured, Training
 from treelm.papers.metrics.base import Measure
-from treelm.papers.output import TSV, as_tsv
 from treelm.papers.plan import Cell, KeptTable, PlannedTable, make_plan
-from treelm.papers.results import gather
+from treelm.papers.results import TSV, as_tsv, gather
 from treelm.papers.work import FOLDER, KEPT, origin_of
 
 SETTING = "tiny, 4 units, 3 seeds"

@@ -121,8 +121,7 @@ def _run(options: Arguments, plan: Plan) -> dict[str, int]:
 def _show(plan: Plan, options: Arguments, failed: dict[str, int], not_yet: str, root: DataRoot) -> None:
     """Print all tables and write their files."""
     from treelm.io.terminal import stdout_console
-    from treelm.papers.output import LEGEND, as_text, missing_data, write_file
-    from treelm.papers.results import gather, load_kept
+    from treelm.papers.results import LEGEND, as_text, gather, load_kept, missing_data, write_file
 
     console, paper, output = stdout_console(), options.paper.lower(), Path(options.output)
     kept = load_kept(paper)

@@ -409,9 +409,9 @@ class DistanceParser(StreamLM, Parser):
         exact = self.exact()
         for numbers, batch, inputs, _, mask in self._padded(words_of_each(sentences)):
             structure = exact.read_structure(inputs, exact.init_state(len(batch)), mask=mask)
-            values = structure["distances"].double().cpu().numpy()
+            values = to_host(structure["distances"])
             for row, number in enumerate(numbers):
-                found[number] = values[1 : len(batch.tokens_of(row)) + 1, row].round(DECIMALS)
+                found[number] = values[1 : len(batch.tokens_of(row)) + 1, row]
         return found
 
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:

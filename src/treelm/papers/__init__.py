@@ -50,5 +50,5 @@ column, ``{column}`` in ``train`` is the column's name, and a column has ``data`
 
 ``tests/papers/test_declaration.py`` checks what is declared. ``declaration`` reads these files, ``data`` finds data,
 ``plan`` says which jobs a table needs, ``work`` does one of them, ``metrics`` measures it, ``results`` puts values
-beside the printed ones, ``output`` writes them.
+beside the printed ones, and writes them.
 """

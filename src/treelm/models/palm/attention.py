@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from treelm.models.layers.lstm import GateWeights, uniform
-from treelm.models.layers.precision import linear
+from treelm.models.layers.precision import linear, small_products
 from treelm.models.layers.recurrent import LSTMStack, locked_dropout
 from treelm.models.palm.config import WithoutGold
-from treelm.models.palm.kernels import weighted_sum
 from treelm.models.scores import Loss
 
 _UNITS = 1 << 22  # units of span representations that a chart holds at once
@@ -271,3 +270,33 @@ def _draw_glorot(weight: Tensor, fan_in: int, fan_out: int, gain: float = 1.0) -
 def _draw_uniform(weight: Tensor, squared_bound: float) -> None:
     bound = math.sqrt(squared_bound)
     weight.uniform_(-bound, bound)
+
+
+def weighted_sum(weights: Tensor, spans: Tensor) -> Tensor:
+    """The sum of spans (m, T, B, 2D) with weights (T, B, m): (T, B, 2D).
+
+    The hand-written gradient takes a fifth to a third less time.
+    """
+    found: Tensor = _WeightedSum.apply(weights, spans)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _WeightedSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, spans: Tensor) -> Tensor:
+        ctx.save_for_backward(weights, spans)
+        flat = weights.flatten(0, 1)[:, None]
+        with small_products(flat.device):
+            return torch.bmm(flat, spans.flatten(1, 2).transpose(0, 1)).view(*spans.shape[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
+        weights, spans = ctx.saved_tensors
+        (d_context,) = gradients
+        d_weights = None
+        if ctx.needs_input_grad[0]:
+            flat = d_context.flatten(0, 1)[:, None]
+            with small_products(flat.device):
+                d_weights = torch.bmm(flat, spans.flatten(1, 2).permute(1, 2, 0)).view(weights.shape)
+        d_spans = torch.empty_like(spans)  # in the order of the scorer's gradient, to which it is added
+        return d_weights, torch.mul(d_context, weights.permute(2, 0, 1)[..., None], out=d_spans)

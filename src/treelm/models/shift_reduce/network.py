@@ -32,7 +32,7 @@ from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.few_calls import plan_stack, run_stack, stepping
 from treelm.models.layers.levels import schedule, schedule_tree
 from treelm.models.layers.lstm import LSTMWeights, plan_tree
-from treelm.models.layers.precision import DECIMALS, ExactCopy, linear
+from treelm.models.layers.precision import ExactCopy, linear, to_host
 from treelm.models.layers.recurrent import embed_with_dropout
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.sweep import Kind, Matrix, Rows, sweep
@@ -335,8 +335,7 @@ class ShiftReduce(LanguageModel, Parser):
         log_probs = None
         if exact.output_bias is not None:
             hidden = bank.hidden[-1].index_select(0, self._tensor(read.node_of_input(len(tokens))))
-            found = target_log_probs(hidden, exact.embedding, exact.output_bias, self._tensor(targets))
-            log_probs = found.cpu().numpy().round(DECIMALS)
+            log_probs = to_host(target_log_probs(hidden, exact.embedding, exact.output_bias, self._tensor(targets)))
         analyses = list[Analysis]()
         for number, words in enumerate(sentences):
             word_numbers, score = word_of_token(batch.tokens_of(number), self.vocabulary.ends_word), None

@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -237,3 +237,40 @@ def _norm_backward(gradient: Tensor, normalised: Tensor, inverse_deviation: Tens
     for part, value, inverse in parts:
         along = (part * value).mean(1, keepdim=True)
         part.sub_(part.mean(1, keepdim=True)).addcmul_(value, along, value=-1).mul_(inverse[:, None])
+
+
+def differentiable_bank(leaves: Tensor, weights: CellWeights, graph: CellGraph, tape: CellTape) -> Tensor:
+    """The bank of a tape whose nodes stand in the order of a graph, as a function of leaves and weights."""
+    if not torch.is_grad_enabled():
+        return tape.bank
+    bank: Tensor = _CellSweep.apply(leaves, *weights[:6], graph, tape)  # type: ignore[no-untyped-call]
+    return bank
+
+
+class _CellSweep(torch.autograd.Function):
+    """The forward pass is on the tape; the backward pass goes through the levels, the last one first."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        leaves: Tensor,
+        hidden_weight: Tensor,
+        hidden_bias: Tensor,
+        gate_weight: Tensor,
+        gate_bias: Tensor,
+        norm_weight: Tensor,
+        norm_bias: Tensor,
+        graph: CellGraph,
+        tape: CellTape,
+    ) -> Tensor:
+        ctx.graph, ctx.tape = graph, tape
+        bank, tape.bank = tape.bank, tape.bank[:0]  # what the result knows must not hold the result: a cycle
+        ctx.save_for_backward(bank)
+        return bank
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (bank,) = ctx.saved_tensors
+        d_bank = gradients[0].clone()
+        d_weights = ctx.tape.gradient(d_bank, bank, ctx.graph)
+        return d_bank[: ctx.tape.num_leaves], *d_weights, None, None

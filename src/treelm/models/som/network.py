@@ -32,14 +32,14 @@ from treelm.models.layers.binary_structure import decoded_spans, first_siblings,
 from treelm.models.layers.devices import few_calls, to_device
 from treelm.models.layers.dropout import shared_generator
 from treelm.models.layers.lstm import uniform
-from treelm.models.layers.precision import DECIMALS, ExactCopy, linear
+from treelm.models.layers.precision import ExactCopy, linear, to_host
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.scores import SubwordAggregation
 from treelm.models.som.config import SOMConfig
-from treelm.models.som.kernels import CellTape, CellWeights, segmented_norm
+from treelm.models.som.kernels import CellTape, CellWeights, differentiable_bank, segmented_norm
+from treelm.models.som.on_device import PairMasks, begin_tape, sweep_cell
 from treelm.models.som.oracle import EMPTY, ORACLES, DynamicOracle
 from treelm.models.som.plan import IntArray, MemoryGraph, PackedLayout, lay_out, pad, prediction_graph
-from treelm.models.som.sweep import PairMasks, begin_tape, differentiable_bank, sweep_cell
 from treelm.models.structures import BOUNDARY, SlotSpans
 from treelm.trees.tree import Tree
 
@@ -495,7 +495,7 @@ class SOM(DocumentReader, Parser, OwnMetrics):
         exact, num_slots = self.exact(), self.config.num_slots
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         reading = exact._read(batch, self._no_siblings(batch), starts)
-        log_probs = exact.token_log_probs(reading).cpu().numpy().round(DECIMALS) if self.predicts_words else None
+        log_probs = to_host(exact.token_log_probs(reading)) if self.predicts_words else None
         analyses = list[Analysis]()
         for number, row in enumerate(np.argsort(reading.layout.sentences)):
             positions = np.flatnonzero(reading.layout.rows == row)

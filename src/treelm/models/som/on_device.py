@@ -1,4 +1,7 @@
-"""The cell of ``kernels`` in few large calls: for a GPU, where starting a kernel costs more than what most compute."""
+"""The cell of ``kernels`` in few large calls, for a GPU, where starting a kernel costs more than what most compute.
+
+``begin_tape``, ``sweep_cell`` and ``PairMasks`` take the form that suits the device of their tensors.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from treelm.models.layers.devices import to_device
+from treelm.models.layers.devices import few_calls, to_device
 from treelm.models.layers.levels import starts
 from treelm.models.layers.precision import add_product, multiply_into, operand, product
-from treelm.models.som.kernels import NORM_EPSILON, CellTape, CellWeights, segmented_norm
+from treelm.models.som.kernels import NORM_EPSILON, CellTape, CellWeights, SlotTape, differentiable_bank, segmented_norm
 from treelm.models.som.plan import CellGraph, IntArray
 
 
@@ -148,3 +151,45 @@ class ChainTape(CellTape):
         ]
         by_kind = [parts for parts, is_wanted in zip(zip(*found, strict=True), wanted, strict=True) if is_wanted]
         return [torch.cat(parts, -1) if len(parts) > 1 else parts[0] for parts in by_kind]
+
+
+def begin_tape(leaves: Tensor, weights: CellWeights, *, capacity: int, dropout: float) -> CellTape:
+    """A tape over leaves (L, D), with memory for so many nodes, which grows where there are more."""
+    kind = ChainTape if few_calls(leaves.device) else SlotTape
+    return kind(leaves, weights, capacity=capacity, dropout=dropout)
+
+
+def sweep_cell(leaves: Tensor, weights: CellWeights, graph: CellGraph, *, dropout: float = 0.0) -> Tensor:
+    """The bank (L + n, D) of leaves (L, D) and of the results of a graph's nodes, computed by levels."""
+    with torch.no_grad():
+        tape = begin_tape(leaves, weights, capacity=len(graph.first), dropout=dropout)
+        tape.sweep(graph)
+    return differentiable_bank(leaves, weights, graph, tape)
+
+
+class PairMasks:
+    """Dropout of the attachment scorer, drawn for pairs of a position and a candidate as they come.
+
+    On a CPU masks are drawn for each step. On a GPU, where each draw is a call, they are drawn for many pairs at once.
+    """
+
+    def __init__(self, like: Tensor, rate: float) -> None:
+        """Masks of the type, size and device of the inputs (n, D); on a GPU they are drawn for n pairs at a time."""
+        self._like, self._rate, self._num_ahead = like, rate, len(like) if few_calls(like.device) else 0
+        self._blocks, self._left = list[Tensor](), like.new_empty(2, 0, like.shape[1])
+
+    def take(self, num_pairs: int) -> Tensor | None:
+        """Scaled masks (2, pairs, D) of candidates and hidden units of the next pairs; None without dropout."""
+        if not self._rate:
+            return None
+        if num_pairs > self._left.shape[1]:
+            kept, shape = 1 - self._rate, (max(num_pairs, self._num_ahead), self._like.shape[1])
+            self._left = torch.stack([self._like.new_empty(shape).bernoulli_(kept).div_(kept) for _ in range(2)])
+        taken, self._left = self._left.tensor_split([num_pairs], 1)
+        self._blocks.append(taken)
+        return taken
+
+    @property
+    def taken(self) -> Tensor | None:
+        """All masks that were taken, (2, pairs, D); None without dropout."""
+        return torch.cat(self._blocks, 1) if self._blocks else None

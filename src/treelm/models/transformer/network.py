@@ -39,7 +39,7 @@ from treelm.models.layers.devices import physical_memory, plan_to_device
 from treelm.models.layers.dropout import dropout, shared_generator
 from treelm.models.layers.gold_trees import without_unparsed
 from treelm.models.layers.packed_sequences import Packing
-from treelm.models.layers.precision import DECIMALS
+from treelm.models.layers.precision import to_host
 from treelm.models.layers.softmax import summed_cross_entropy, tied
 from treelm.models.scores import Loss, Losses, SubwordAggregation
 from treelm.models.stream_outputs import RecurrentState, StreamOutput, StreamState
@@ -323,7 +323,7 @@ class Transformer(StreamLM, Parser, Attention, ChecksCorpus):
             tokens = batch.tokens_of(number)
             layers = exact._through(exact._inputs(tokens))
             states = layers[self.config.treereg_layer][:, 1:, : self.config.treereg_units]
-            chart = scin_chart(states)[0].cpu().numpy().round(DECIMALS)
+            chart = to_host(scin_chart(states)[0])
             trees.append(greedy_tree(tuple(words), chart, self.vocabulary.ends_word[tokens]))
         return trees
 

@@ -9,10 +9,9 @@ from typing import Any
 
 from treelm.configs import to_plain
 from treelm.papers.metrics.base import Measure, Measured, Subject
-from treelm.papers.metrics.runs import MinimalPairs, Setting, SyntaxGym, Training
+from treelm.papers.metrics.runs import AGREEMENT, Evaluate, MinimalPairs, Setting, Structure, SyntaxGym, Training
 from treelm.papers.metrics.shapes import Depth, Splits
 from treelm.papers.metrics.speed import SearchSpeed, TrainingSpeed
-from treelm.papers.metrics.trees import AGREEMENT, Evaluate, Structure
 
 __all__ = [
     "AGREEMENT",
