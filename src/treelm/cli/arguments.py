@@ -53,7 +53,9 @@ def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Argu
     given, unknown = parser_of(kind, program).parse_known_intermixed_args(arguments)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in vars(given).items()}
     if unknown:
-        known = [names[0] for _, _, positional, names in arguments_of(kind) if not positional]
+        given_once = {name for name, value in values.items() if not isinstance(value, tuple)}  # and so not meant
+        options_of = [(one.name, names[0]) for one, _, positional, names in arguments_of(kind) if not positional]
+        known = [option for name, option in options_of if name not in given_once]
         if unknown[0].startswith("-"):
             meant = nearest(unknown[0].partition("=")[0], known)
         else:

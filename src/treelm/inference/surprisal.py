@@ -75,8 +75,13 @@ def word_frame(
     counts = np.array([counts for one in stimuli for own in one.counts for counts in own], dtype=bool)
     word = np.repeat(np.arange(len(lengths)), lengths)[counts]  # of each token that counts; every word has one
     first = np.flatnonzero(np.diff(word, prepend=-1))
+
+    def summed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.bincount(word, values, len(lengths)).astype(np.float64)
+
     gathered: dict[SubwordAggregation, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
-        "sum": lambda values: np.bincount(word, values, len(lengths)).astype(np.float64),
+        "sum": summed,
+        "part": summed,
         "min": lambda values: np.minimum.reduceat(values, first) if len(values) else values,
         "first": lambda values: values[first],
         "last": lambda values: values[np.append(first, len(word))[1:] - 1],
@@ -89,10 +94,10 @@ def word_frame(
     bits = _joined([np.bincount(one.word_of_token, one.log_probs[:-1] / -NATS_PER_BIT) for one in scores])
     num_pieces = _joined([np.bincount(one.word_of_token) for one in scores])
     found: dict[str, object] = {
-        BITS: gathered["sum"](bits[counts]),
+        BITS: summed(bits[counts]),
         "is_unk": pd.array([number in unknown for number in range(len(lengths))], dtype="Int64"),
         "unk_class": pd.Series([unknown.get(number) for number in range(len(lengths))], dtype=object),
-        "num_pieces": pd.array(gathered["sum"](num_pieces[counts]), dtype="Int64"),
+        "num_pieces": pd.array(summed(num_pieces[counts]), dtype="Int64"),
     }
     columns = list(columns)
     rules = {**{name: MEASURES[name].aggregation for name in columns if name in MEASURES}, **lm.word_columns}

@@ -48,8 +48,6 @@ MODEL, WORD_ID, CONTEXT, END_OF_SENTENCE = "model", "word_id", "context", "</s>"
 ENTROPY_REDUCTION, TREE_ENTROPY_REDUCTION = "next_entropy_reduction_bits", "entropy_reduction_bits"
 PROBABILITY = "word_probability"
 _REDUCED_FROM = {ENTROPY_REDUCTION: ENTROPY, TREE_ENTROPY_REDUCTION: "entropy_bits"}
-_OF_WORD = (BITS, PROBABILITY, *("lexical_bits", "syntactic_bits", "tag_bits", "word_given_tag_bits", "next_rank"))
-"""Columns that say how much a word was expected: its surprisal, the parts of it, and the like."""
 _NOT_LAGGED = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
 COMMON_COLUMNS = (BITS, "is_unk", "unk_class", "num_pieces")  # columns that every model gives for every word, in order
 _CHUNK = 128  # sentences that become a frame together
@@ -79,6 +77,12 @@ def check_columns(models: Mapping[str, LanguageModel], names: Sequence[str]) -> 
         if name not in known:
             systems = dict.fromkeys(lm.system for lm in models.values())
             raise InputError(f"no column {name!r} from {', '.join(systems)}", remedy=choose_from(name, known))
+
+
+def _of_expectation(lm: LanguageModel) -> list[str]:
+    """The columns that say how much a word was expected: its surprisal, the parts of it, and measures of that place."""
+    parts = [name for name, rule in lm.word_columns.items() if rule == "part"]
+    return [BITS, PROBABILITY, *parts, *(name for name, one in MEASURES.items() if one.at == "before")]
 
 
 def columns_of(lm: LanguageModel) -> tuple[str, ...]:
@@ -339,7 +343,8 @@ class SurprisalTable:
         found.loc[is_end, ["is_unk", "num_pieces"]] = [0, 1]
         found.loc[is_end, BITS] = ends if self.settings.end else []
         if self.settings.omit_first:
-            found.loc[found.index.get_level_values(1) == 1, found.columns.isin(_OF_WORD)] = math.nan
+            is_first = found.index.get_level_values(1) == 1
+            found.loc[is_first, found.columns.isin(_of_expectation(model.lm))] = math.nan
         for name in found.columns[found.columns.str.endswith("_bits")]:
             found[name] *= {"2": 1.0, "e": NATS_PER_BIT, "10": math.log10(2)}[self.settings.log_base]
         found = found.rename(columns=self._in_unit)

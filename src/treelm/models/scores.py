@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NATS_PER_BIT = math.log(2.0)
-SubwordAggregation = Literal["first", "last", "sum", "min"]
+SubwordAggregation = Literal["first", "last", "sum", "part", "min"]
 """The rule by which a word of several tokens gets its value in a column: that of its first token, that of its last
-token (after which the word has been read), their sum, or their minimum (for a flag that holds for a word if it holds
-for all of its tokens)."""
+token (after which the word has been read), their sum (``part`` if it is a part of the word's surprisal), or their
+minimum (for a flag that holds for a word if it holds for all of its tokens)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -312,7 +312,7 @@ class TreebankPCFG(GrammarLM[MarkovRules], Counted, LearnsTags):
     @property
     def word_columns(self) -> dict[str, SubwordAggregation]:
         """The two parts of a word's surprisal, if the treebank has tags."""
-        return dict.fromkeys(TAG_COLUMNS, "sum") if {*self.tags} - {UNKNOWN_TAG} else {}
+        return dict.fromkeys(TAG_COLUMNS, "part") if {*self.tags} - {UNKNOWN_TAG} else {}
 
     def _columns_of(self, tokens: Sequence[int], prefix: MixedPrefix) -> dict[str, Array]:
         """The surprisal of each word's tag, and of the word given the tag, in bits.

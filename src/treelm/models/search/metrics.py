@@ -21,8 +21,8 @@ WORD_COLUMNS: dict[str, SubwordAggregation] = {
     "num_actions": "sum",
     "num_reduces": "sum",
     "search_actions": "sum",
-    "syntactic_bits": "sum",
-    "lexical_bits": "sum",
+    "syntactic_bits": "part",
+    "lexical_bits": "part",
 }
 """Columns of words, and how a word of several tokens gets its value from theirs."""
 
