@@ -36,7 +36,7 @@ from treelm.models.documents import DocumentReader
 from treelm.models.layers.devices import computing
 from treelm.models.scores import SentenceScore
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.enumeration import enumerate_mass
+from treelm.models.search.model import enumerate_mass
 from treelm.training.recipe import EvaluationConfig
 
 SYSTEMS = ["rnng", "transformer-grammar", "som"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -22,17 +22,19 @@ from treelm.models.layers.attention import attention_columns
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.precision import warn_of_half_precision
 from treelm.models.scores import CONVERGED, NoLogProbability, PartialAnalysis, ScoredTree, SubwordAggregation
-from treelm.models.search.analyses import log_sums
+from treelm.models.search.analyses import joined, log_sums
 from treelm.models.search.batch_invariant import arithmetic
 from treelm.models.search.beam import WAITS, Beam
 from treelm.models.search.config import SearchConfig
-from treelm.models.search.enumeration import enumerate_mass
+from treelm.models.search.machine import ending_actions
 from treelm.models.search.metrics import WORD_COLUMNS, converged, gaps, log_ratio
 from treelm.models.search.options import SearchMethod
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.sentences import Searchable, SentenceResult, search_all
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, finish_action, from_actions
 from treelm.trees.tree import Tree
+
+MOST_TOKENS, MOST_ANALYSES = 50, 50_000  # of a model that is enumerated
 
 
 class GenerativeParser(LanguageModel, Parser, Searching, Enumerable, ChecksCorpus):
@@ -368,3 +370,48 @@ class _Searched:
             is_lower_bound=settings.gives_bounds,
             columns=columns,
         )
+
+
+@torch.inference_mode()
+def enumerate_mass(model: Searchable, *, max_tokens: int = 2) -> ProbabilityMass | None:
+    """The probability of all complete trees over up to ``max_tokens`` tokens, and of all analyses that need more.
+
+    Returns None if there are more than ``MOST_TOKENS`` tokens or ``MOST_ANALYSES`` analyses: only a tiny vocabulary
+    with few labels and low bounds on open nonterminals can be enumerated.
+    """
+    machine, head = model.machine(), model.head(1)
+    if head.vocabulary_size > MOST_TOKENS:
+        return None
+    finished, num_pairs, num_analyses = 0.0, 0, 0
+    analyses = machine.start(1)
+    for num_tokens in range(max_tokens + 1):
+        at_shift = [analyses.take(np.empty(0, np.int64))]
+        while len(analyses):
+            scores = analyses.score[:, None] + analyses.log_probs
+            possible, ends = np.isfinite(scores), ending_actions(machine, analyses)
+            shifting = np.flatnonzero(possible[:, SHIFT])
+            at_shift.append(replace(analyses.take(shifting), score=scores[shifting, SHIFT]))
+            num_analyses += int(possible[:, REDUCE:].sum())
+            if num_analyses > MOST_ANALYSES:
+                return None
+            possible[:, SHIFT] = False
+            finished += float(np.exp(scores[possible & ends]).sum())
+            num_pairs += int((possible & ends).sum())
+            rows, actions = np.nonzero(possible & ~ends)
+            if len(rows) == 0:
+                break
+            analyses = machine.apply(analyses, rows, actions, scores[rows, actions])
+        analyses = joined(at_shift)
+        if num_tokens < max_tokens:
+            if len(analyses) * head.vocabulary_size > MOST_ANALYSES:
+                return None
+            log_probs = head.log_probs(analyses.outputs).cpu().numpy()
+            rows, tokens = np.nonzero(np.isfinite(log_probs))
+            shifted = replace(analyses.take(rows), score=analyses.score[rows] + log_probs[rows, tokens])
+            analyses = machine.shift(shifted, tokens)
+    return ProbabilityMass(
+        finished=finished,
+        unfinished=float(np.exp(analyses.score).sum()),
+        num_pairs=num_pairs,
+        description=f"trees over up to {max_tokens} of {head.vocabulary_size} tokens",
+    )

@@ -1,31 +1,47 @@
-"""The config, the network and the tokenizer by which transformers knows a model of treelm.
+"""Models of treelm in transformers: ``import treelm.hf`` registers the classes that open what ``treelm export`` writes.
 
-Tokens are those of the model's vocabulary, 0 to V - 1. The end of a sentence, V, also stands before each sentence: it
-is the beginning of sequence and the end of sequence.
+These are a config, a network and a tokenizer. Tokens are those of the model's vocabulary, 0 to V - 1. The end of a
+sentence, V, also stands before each sentence: it is the beginning of sequence and the end of sequence.
+
+Needs ``pip install 'treelm[hf]'``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel, PreTrainedTokenizer
-from transformers.modeling_outputs import CausalLMOutput
 
 from treelm.configs import from_plain
 from treelm.corpora.tokens import words_of
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary, vocabulary_from_json
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.errors import InputError
+from treelm.errors import InputError, import_extra
+from treelm.io.atomic import atomic_directory
 from treelm.models import config_class, system_class
 from treelm.models.base import LanguageModel
-from treelm.models.persistence.hub import EXPORTED
+from treelm.models.persistence.hub import EXPORTED, save_parts
 from treelm.models.persistence.storage import describe_model
 from treelm.models.streams import StreamLM
+
+import_extra("transformers", "hf")
+from transformers import (  # noqa: E402
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationMixin,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizer,
+)
+from transformers.modeling_outputs import CausalLMOutput  # noqa: E402
+
+__all__ = ["TreelmConfig", "TreelmForCausalLM", "TreelmTokenizer", "export_model"]
 
 END = "</s>"
 _IGNORED = -100  # the label of what has no loss, in transformers
@@ -210,3 +226,19 @@ class TreelmTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         path = Path(save_directory) / f"{prefix}{self.vocab_files_names['vocabulary_file']}"
         save_vocabulary(self.vocabulary, path)
         return (str(path),)
+
+
+AutoConfig.register(TreelmConfig.model_type, TreelmConfig, exist_ok=True)
+AutoModelForCausalLM.register(TreelmConfig, TreelmForCausalLM, exist_ok=True)
+AutoTokenizer.register(TreelmConfig, slow_tokenizer_class=TreelmTokenizer, exist_ok=True)
+
+
+def export_model(lm: LanguageModel, folder: Path) -> None:
+    """Write a model as a folder that transformers reads, with its tokenizer; a new folder appears when it is complete.
+
+    Raises ``InputError`` for a model that does not read step by step.
+    """
+    network, tokenizer = TreelmForCausalLM.of(lm), TreelmTokenizer.of(lm.vocabulary)
+    path = Path(folder)
+    with nullcontext(path) if path.is_dir() else atomic_directory(path) as new:
+        save_parts(network, tokenizer, new)
