@@ -5,22 +5,25 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from treelm.corpora.catalog import Split
-from treelm.corpora.data_config import locate_split
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
 from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
-from treelm.corpora.readers import read_sentences
+from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, bracketing_of, gold_bracketing
-from treelm.evaluation.overlap import training_note
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.evaluation.settings import EvaluationSettings
 from treelm.evaluation.span_protocols import (
@@ -66,6 +69,8 @@ GUM_NOTES: dict[str, str] = {
 }
 
 AS_THE_RECIPE = EvaluationSettings()
+_LEAST_SHARE = 0.01
+"""Below this share of the words, sentences that stand in both are those that stand everywhere, such as ``Yes .``."""
 NO_GOLD = "these sentences have no gold trees, so no F1"
 
 
@@ -251,13 +256,50 @@ def evaluate_run(
                 else:
                     evaluation = replace(evaluation, result=evaluation.result.with_stream(stream))
             assert evaluation is not None
-            learned = training_note(lm, trained_on, path, options, [one.words for one in evaluation.sentences])
+            learned = _training_note(lm, trained_on, path, options, [one.words for one in evaluation.sentences])
             for note in learned:
                 _logger.warning("%s: %s", name, note)
             searched = str(lm.search) if isinstance(lm, Searching) else ""
             result = replace(evaluation.result, search=searched, notes=(*learned, *evaluation.result.notes))
             found.append(replace(evaluation, result=result))
     return found
+
+
+def _training_note(
+    lm: LanguageModel, data: DataConfig, path: Path, options: ReadOptions, sentences: Sequence[Sequence[str]]
+) -> tuple[str, ...]:
+    """A note if the model was trained on sentences of this file, on all of them or on a part; else nothing.
+
+    ``data`` are those of the run. Where they are at hand and have not changed since training, each sentence is looked
+    up in them; else it is only known whether the whole file is what was read in training.
+    """
+    identity, train = lm.data_identity.get("train"), None
+    with suppress(InputError):  # of data that are not here
+        train = prepared_split(data, "train")
+    if train is not None and identity in (None, train.identity):  # older models did not note it
+        seen = _stand_in(train, sentences)
+    elif identity is None:
+        return ()
+    else:
+        seen = [False] * len(sentences)
+        with suppress(InputError):  # of what can be read once only, or not be kept
+            corpus = prepared([path], options=options, on_error="skip", max_sentences=data.max_sentences)
+            seen = [corpus.identity == identity] * len(sentences)
+    num_words = sum(len(words) for words, is_seen in zip(sentences, seen, strict=True) if is_seen)
+    share = num_words / max(1, sum(map(len, sentences)))
+    if share < _LEAST_SHARE:
+        return ()
+    part = "all sentences" if all(seen) else f"{sum(seen):,} of {len(seen):,} sentences, {share:.0%} of the words,"
+    return (f"{part} were in the training data: these figures measure memorisation, not performance on new text",)
+
+
+def _stand_in(corpus: PreparedCorpus, sentences: Sequence[Sequence[str]]) -> list[bool]:
+    """Tell for each sentence whether the corpus has a sentence of the same words."""
+    numbers = {form: number for number, form in enumerate(corpus.forms.to_list())}
+    coded = [np.array([numbers.get(word, -1) for word in words], corpus.words.dtype).tobytes() for words in sentences]
+    own = np.asarray(corpus.words)
+    found = {*coded}.intersection(own[start:end].tobytes() for start, end in pairwise(corpus.word_offsets.tolist()))
+    return [one in found for one in coded]
 
 
 def _about_trees(corpus: str, name: str, path: Path, format: Format) -> tuple[str, ...]:
