@@ -69,7 +69,7 @@ def test_what_is_asked_for_beside_a_recipe() -> None:
         (fixed, {"threshold": 9.0, "word_beam": 4}, (1000, 4, 1, 9.0)),
         (SearchConfig(threshold=9.0), {"search": "particles"}, (100, 10, 1, math.inf)),
     ):
-        assert config.changed(SearchOptions(**options)).beam == beam  # type: ignore[arg-type]
+        assert SearchOptions(**options).changed(config).beam == beam  # type: ignore[arg-type]
 
 
 def test_particles_released_scores_and_half_precision_are_flags(treelm: Treelm, project: Path, tmp_path: Path) -> None:

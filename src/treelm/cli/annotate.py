@@ -40,10 +40,9 @@ def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm.inference.annotation import annotate
     from treelm.inference.benepar import BENEPAR, Benepar
-    from treelm.models.search.config import given_search
 
     is_external = options.parser == BENEPAR
-    if is_external and given_search(options):
+    if is_external and options.given_search():
         raise InputError(f"a search for {options.parser}", remedy="remove this option: only runs search")
     parser = Benepar() if is_external else options.load(options.parser)
     with progress_bar(f"parsing {options.file}", None, unit="blocks of sentences") as advance:

@@ -67,7 +67,6 @@ def main(options: Arguments) -> int:
     from treelm.evaluation.comparison.frame import FILES, text_of, write_files
     from treelm.io.files import require_rereadable
     from treelm.models.persistence.shipped import check_given
-    from treelm.models.search.config import given_search
 
     if options.format == "json":
         refuse(options, ["columns"], "with --format json")
@@ -87,7 +86,7 @@ def main(options: Arguments) -> int:
     for run in options.runs:
         check_given(run)
     comparison = compare([Path(run) for run in options.runs], options, show_progress, keep_in=out)
-    if given_search(options) and not any(row.search for row in comparison.runs):
+    if options.given_search() and not any(row.search for row in comparison.runs):
         log("none of these models searches, so the beam that was given changes nothing")
     if out is not None:
         write_files(comparison, out, options.columns)

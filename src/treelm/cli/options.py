@@ -78,8 +78,7 @@ class ModelOptions(SearchOptions, DeviceSettings):
         self.note_lost_widths(run, type(lm))
         try:
             if any(getattr(self, name) is not None for name in OPTIONS):
-                search = lm.search if isinstance(lm, Searching) else SearchConfig()
-                set_search(lm, search.changed(self))
+                set_search(lm, self.changed(lm.search if isinstance(lm, Searching) else SearchConfig()))
             if predicts_words:
                 lm.require_words()
         except InputError as error:

@@ -86,7 +86,7 @@ class EvaluationSettings(TreebankOptions, SearchOptions, WorkerSettings):
             if name in _OF_STREAMS:
                 remedy = 'add stream = "beside", or remove this option'
                 raise InputError(f'{_written(self, name)} without stream = "beside"', remedy=remedy)
-        data, search = replace(recipe.data, **of_data), recipe.search.changed(self)
+        data, search = replace(recipe.data, **of_data), self.changed(recipe.search)
         return replace(recipe, data=data, search=search, evaluation=evaluation)
 
 

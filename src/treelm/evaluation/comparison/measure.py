@@ -96,7 +96,7 @@ class Measurement:
         if settings.max_sentences is not None:
             evaluation = replace(evaluation, max_sentences=settings.max_sentences)
         data = replace(recipe.data, encoding=settings.encoding) if settings.data and settings.encoding else recipe.data
-        self._recipe = replace(recipe, data=data, search=recipe.search.changed(settings), evaluation=evaluation)
+        self._recipe = replace(recipe, data=data, search=settings.changed(recipe.search), evaluation=evaluation)
         self._weights = model_hash(run)
         self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights}
         self._origin |= {"search": self._recipe.search.to_json(), "tokenisation": settings.tokenisation}

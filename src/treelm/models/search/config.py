@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from treelm.configs import configuration
 from treelm.errors import InputError
-from treelm.models.search.options import OPTIONS, BeamSizes, SearchMethod, SearchOptions, SearchPrecision
+from treelm.models.search.options import OPTIONS, BeamSizes, SearchMethod, SearchPrecision
 
 ADAPTIVE = BeamSizes(1000, 100, 1, 10.0)
 """The beam unless a width is asked for; docs/models/rnng-search.md has what it costs."""
@@ -86,23 +85,6 @@ class SearchConfig:
         usual = {name: (getattr(self, own), getattr(SearchConfig, own)) for name, own in others.items()}
         return beam | {name: value for name, (value, default) in usual.items() if value != default}
 
-    def changed(self, options: SearchOptions) -> SearchConfig:
-        """The config with the options that are given.
-
-        Raises ``InputError`` for options of the particle filter with another method.
-        """
-        config = self
-        if options.threshold is not None:
-            config = replace(config, action_beam=None, word_beam=None, fast_track=None)
-        elif options.search not in (None, "beam"):
-            config = replace(config, threshold=None)
-        found = replace(config, **given_search(options))
-        for name in ("num_particles", "search_seed"):
-            if getattr(options, name) is not None and found.method != "particles":
-                remedy = 'add search = "particles", or remove this option'
-                raise InputError(f"{name} with search by {found.method!r}", remedy=remedy)
-        return found
-
     @property
     def beam(self) -> BeamSizes:
         """The sizes of the beam, where those that are not given are filled in: all else depends on this property."""
@@ -127,11 +109,6 @@ class SearchConfig:
     def gives_bounds(self) -> bool:
         """Whether scores are lower bounds of probabilities: not by sampling, nor with rounded weights."""
         return self.method != "particles" and self.precision == "full"
-
-
-def given_search(options: SearchOptions) -> dict[str, Any]:
-    """The options that are given, by the names of fields of ``SearchConfig``."""
-    return {own: value for name, own in OPTIONS.items() if (value := getattr(options, name)) is not None}
 
 
 def with_search_section(recipe: Mapping[str, Any]) -> dict[str, Any]:

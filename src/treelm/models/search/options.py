@@ -1,12 +1,17 @@
-"""The options of a search that commands and measures share: names, types and help.
+"""The options of a search that commands and measures share.
 
-They stand apart from ``config.py``, which applies them, because its checks import libraries that help does not need.
+They stand apart from ``config.py``, whose checks import libraries that ``treelm --help`` does not need.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.models.search.config import SearchConfig
 
 SearchMethod = Literal["beam", "particles", "released"]
 SearchPrecision = Literal["full", "fp16", "bf16"]
@@ -44,6 +49,26 @@ class SearchOptions:
     """Seed of the particles."""
     search_precision: SearchPrecision | None = None
     """Precision in which the network computes while searching; full: that of its weights."""
+
+    def given_search(self) -> dict[str, Any]:
+        """The options that are given, by the names of fields of ``SearchConfig``."""
+        return {own: value for name, own in OPTIONS.items() if (value := getattr(self, name)) is not None}
+
+    def changed(self, config: SearchConfig) -> SearchConfig:
+        """The config with the options that are given.
+
+        Raises ``InputError`` for options of the particle filter with another method.
+        """
+        if self.threshold is not None:
+            config = replace(config, action_beam=None, word_beam=None, fast_track=None)
+        elif self.search not in (None, "beam"):
+            config = replace(config, threshold=None)
+        found = replace(config, **self.given_search())
+        for name in ("num_particles", "search_seed"):
+            if getattr(self, name) is not None and found.method != "particles":
+                remedy = 'add search = "particles", or remove this option'
+                raise InputError(f"{name} with search by {found.method!r}", remedy=remedy)
+        return found
 
 
 OPTIONS = {one.name: one.name.removeprefix("search_") for one in fields(SearchOptions)} | {"search": "method"}

@@ -51,7 +51,7 @@ class Subject:
     def model(self, options: SearchOptions) -> LanguageModel:
         """Load the model, to search as the recipe says and the options change it."""
         lm = load(self.run, device="auto")
-        set_search(lm, self.recipe.search.changed(options))
+        set_search(lm, options.changed(self.recipe.search))
         return lm
 
 

@@ -84,7 +84,7 @@ class Evaluate(SearchOptions, OnTreebank):
         with TemporaryDirectory() as scratch:
             (evaluated,) = evaluate_run(
                 subject.run,
-                replace(recipe, data=config, search=recipe.search.changed(self), evaluation=evaluation),
+                replace(recipe, data=config, search=self.changed(recipe.search), evaluation=evaluation),
                 EvaluationSettings(data=(str(_joined(files, Path(scratch))),), format=config.format, device="auto"),
                 protocols=[PROTOCOLS[name] for name in self.protocols],
                 scores=self.perplexity,
