@@ -87,8 +87,7 @@ class ModelOptions(SearchOptions, DeviceSettings):
 
     def note_lost_widths(self, run: str, system: type[LanguageModel]) -> None:
         """Print a note if sizes of a beam are given for a run that scores without a search: they change nothing."""
-        given = [name for name in BeamSizes._fields if getattr(self, name) is not None]
-        lost = [f"--{name.replace('_', '-')}" for name in given]
+        lost = [f"--{name.replace('_', '-')}" for name in BeamSizes._fields if getattr(self, name) is not None]
         if lost and not issubclass(system, Searching):
             change = "changes" if len(lost) == 1 else "change"
             log(f"{run}: {system.system} scores without a search, so {' and '.join(lost)} {change} nothing")
