@@ -104,8 +104,9 @@ def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> I
         if is_new:
             document, is_new = document + 1, False
         yield stimulus(sentence, punctuation, document=str(document))
-    for note in habits.notes() if first is not None else ():
-        _logger.warning("%s: %s", first.where, note)
+    if first is not None:
+        for note in habits.notes():
+            _logger.warning("%s: %s", first.where, note)
 
 
 @dataclass(frozen=True, kw_only=True)
