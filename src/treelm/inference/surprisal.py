@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import compress, groupby
 from typing import TYPE_CHECKING
@@ -61,7 +61,7 @@ def score_stimuli(
 
 
 def word_frame(
-    lm: LanguageModel, stimuli: Sequence[Stimulus], scores: Sequence[SentenceScore], columns: Iterable[str] = ()
+    lm: LanguageModel, stimuli: Sequence[Stimulus], scores: Sequence[SentenceScore], columns: Collection[str] = ()
 ) -> pd.DataFrame:
     """A data frame with a row for each word of scored stimuli: its surprisal, how it was read, and ``columns``.
 
@@ -99,7 +99,6 @@ def word_frame(
         "unk_class": pd.Series([unknown.get(number) for number in range(len(lengths))], dtype=object),
         "num_pieces": pd.array(summed(num_pieces[counts]), dtype="Int64"),
     }
-    columns = list(columns)
     rules = {**{name: MEASURES[name].aggregation for name in columns if name in MEASURES}, **lm.word_columns}
     whole = {CONVERGED, *(name for name, one in MEASURES.items() if one.is_whole)}
     for name in columns:

@@ -80,7 +80,7 @@ class Affine:
     def __call__(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
         """The product for rows (n, I), n a multiple of 16 (see ``rounded``): (n, O).
 
-        In few calls (see ``few_calls.py``) it is one call, for any n, and is not batch-invariant.
+        In few calls (see ``devices.few_calls``) it is one call, for any n, and is not batch-invariant.
         """
         if few_calls(rows.device):
             return torch.addmm(self.bias, rows, self.weight, out=out)
