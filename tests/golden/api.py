@@ -11,7 +11,7 @@ import torch
 
 import treelm
 from treelm.errors import InputError
-from treelm.inference import processes
+from treelm.inference import batching
 from treelm.models.capabilities import (
     DocumentContext,
     Parser,
@@ -121,7 +121,7 @@ def nbest(lm: Any, texts: Sequence[str], number: int) -> Any:
 
 def annotate(lm: Any, texts: Sequence[str]) -> Any:
     """Trees with tags and confidence."""
-    return [(str(one.tree), one.tags, one.confidence) for one in processes.annotate(lm, texts) if one]
+    return [(str(one.tree), one.tags, one.confidence) for one in batching.annotate(lm, texts) if one]
 
 
 def used_rules(lm: Any, texts: Sequence[str]) -> Any:
