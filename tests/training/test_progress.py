@@ -10,8 +10,7 @@ from typing import TextIO
 import pytest
 
 from treelm.training.config import TrainingConfig
-from treelm.training.metrics import LossSum
-from treelm.training.progress import fraction_done, progress
+from treelm.training.metrics import LossSum, fraction_done, progress
 from treelm.training.trainer import Step
 
 CONFIG = TrainingConfig()

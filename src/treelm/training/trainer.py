@@ -40,12 +40,11 @@ from treelm.models.persistence.tensors import check_same_tensors
 from treelm.training.checkpoint import Checkpoint, newest_checkpoint, save_checkpoint
 from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
 from treelm.training.distributed import ProcessGroup
-from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
+from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog, progress
 from treelm.training.numerics import describe_machine, numerics, random_state, restore_random_state, seed_everything
 from treelm.training.optimizers import ScheduledOptimizer, parameter_groups
 from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
 from treelm.training.prepare import Setup, set_up
-from treelm.training.progress import progress
 from treelm.training.recipe import FILE_NAME as RECIPE
 from treelm.training.recipe import AnyRecipe, Recipe, load_recipe, save_recipe
 from treelm.training.run_folder import (
