@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.corpora.helpers import TREES, corpus, gum_open
+from tests.corpora.helpers import TREES, corpus
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.encoding import EncodedCorpus, encode_sentences, encode_words
+from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.preparing import prepare
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
@@ -76,14 +76,6 @@ def assert_same(left: SentenceBatch, right: SentenceBatch) -> None:
 def test_a_batch_is_what_encoding_word_by_word_gives(vocabulary: Vocabulary, indices: list[int]) -> None:
     encoded = EncodedCorpus(CORPUS, vocabulary, LABELS)
     assert_same(encoded.batch(indices), slow_batch([CORPUS.sentence(index) for index in indices], vocabulary, LABELS))
-
-
-def test_batches_of_real_trees_are_what_encoding_word_by_word_gives(vocabulary: Vocabulary) -> None:
-    sentences = gum_open(40)
-    prepared = corpus_of(sentences)
-    assert_same(
-        encode_sentences(sentences, vocabulary, prepared.labels), slow_batch(sentences, vocabulary, prepared.labels)
-    )
 
 
 def test_sentences_with_unknown_labels_are_dropped_and_counted_on_request() -> None:

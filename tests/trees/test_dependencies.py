@@ -64,21 +64,10 @@ def plain_projectivise(heads: list[int]) -> list[int]:
     return heads
 
 
-def test_a_head_with_its_dependents_is_one_flat_constituent() -> None:
-    assert tree_of(2, 3, 0, 5, 3) == "(X (X w1 w2) w3 (X w4 w5))"
-    assert tree_of(2, 0, 2) == "(X w1 w2 w3)"
-
-
 def test_constituents_can_be_named_by_their_head() -> None:
     text = row(1, 2, tag="DET") + row(2, 3) + row(3, 0, tag="VERB") + row(4, 3, tag="_") + row(5, 4)
     tree = to_constituency(read(text), labels="upos")
     assert str(tree) == "(VERBP (NOUNP w1 w2) w3 (X w4 w5))"
-
-
-def test_crossing_arcs_are_lifted() -> None:
-    assert plain_crossings([3, 4, 0, 3]) == [(2, 2)]
-    assert projectivise([3, 4, 0, 3]) == (3, 3, 0, 3)
-    assert tree_of(3, 4, 0, 3) == "(X w1 w2 w3 w4)"
 
 
 @given(head_lists())

@@ -62,16 +62,6 @@ def test_biased_builder_follows_its_definition(distances: list[float]) -> None:
     assert built == plain_biased(names(distances), distances)
 
 
-def test_the_biased_builder_cannot_build_a_split_right_child() -> None:
-    wanted = Tree.parse("(X (X a b) (X (X c d) e))")
-    built = {
-        tree_from_distances(wanted.words(), np.random.default_rng(seed).permutation(5), builder="biased")
-        for seed in range(2000)
-    }
-    assert wanted not in built
-    assert tree_from_distances(wanted.words(), distances_from_tree(wanted)) == wanted
-
-
 @pytest.mark.parametrize("builder", ["unbiased", "biased"])
 @pytest.mark.parametrize("order", ["rising", "falling", "equal"])
 def test_5000_words_need_no_recursion(builder: str, order: str) -> None:
@@ -83,15 +73,6 @@ def test_5000_words_need_no_recursion(builder: str, order: str) -> None:
 
 
 # Trees from scores of spans.
-
-
-@given(binary_trees())
-def test_any_binary_tree_is_recovered_from_ones_on_its_constituents_and_words(tree: Tree) -> None:
-    words = tree.words()
-    scores = np.eye(len(words))
-    for _, start, end in tree.spans():
-        scores[start, end - 1] = 1
-    assert tree_from_span_scores(words, scores) == tree
 
 
 @given(st.integers(1, 6), st.integers(0, 10_000))

@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.trees.brackets import BracketedTree
 from treelm.trees.transitions import from_actions, to_actions, top_down_to_in_order
 from treelm.trees.tree import Tree
 
@@ -48,17 +47,6 @@ def test_pieces_of_a_first_word_stay_together() -> None:
     ends_word = np.array([False, True, False, False, True])
     in_order, _ = top_down_to_in_order(actions, offsets, len(LABELS), ends_word=ends_word)
     assert in_order.tolist() == [0, 0, S, 0, 0, 0, NP, 1, 1, FINISH]
-
-
-def test_all_of_the_treebank_round_trips_in_both_orders(gum_open: list[BracketedTree]) -> None:
-    labels = sorted({span.label for item in gum_open for span in item.tree.spans()})
-    index = {label: i for i, label in enumerate(labels)}
-    top_down = [to_actions(item.tree, index) for item in gum_open]
-    in_order, offsets = top_down_to_in_order(*flat(top_down), len(labels))
-    for i, (item, actions) in enumerate(zip(gum_open, top_down, strict=True)):
-        words = item.tree.words()
-        assert from_actions(actions, words, labels) == item.tree
-        assert from_actions(in_order[offsets[i] : offsets[i + 1]], words, labels, "in-order") == item.tree
 
 
 def test_deep_tree_needs_no_recursion() -> None:
