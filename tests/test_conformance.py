@@ -291,6 +291,7 @@ def test_saved_and_read_again_it_says_the_same(name: str, world: World, said_by:
     model = world.model
     save_model(model, tmp_path / "one")
     loaded = load_model(tmp_path / "one")
+    assert (loaded.config, loaded.labels, loaded.training) == (model.config, model.labels, False)
     set_search(loaded, SearchConfig(**BEAM))
     assert say_of(loaded) == said_by(name)
     save_model(loaded, tmp_path / "two")

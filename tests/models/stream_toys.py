@@ -1,4 +1,4 @@
-"""The smallest stream models: one tanh layer, with and without syntactic distances."""
+"""The smallest stream model: one tanh layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.models.rnng.worlds import Tokens
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.layers.dropout import dropout
 from treelm.models.stream_outputs import RecurrentState, StreamOutput
-from treelm.models.streams import DistanceParser, StreamLM
+from treelm.models.streams import StreamLM
 
 AWD: dict[str, Any] = {
     "embedding_dropout": 0.3,
@@ -72,18 +72,9 @@ class ToyStreamLM(StreamLM):
             outputs=dropout(outputs, self.config.dropout, training=self.training),
             carried={"hidden": hidden},
             regularisers=penalty,
-            structure={"distances": outputs[:, :, 0]},
         )
 
 
-class ToyParsingStreamLM(ToyStreamLM, DistanceParser):
-    """The first unit of h_t is a syntactic distance."""
-
-    system: ClassVar[str] = "toy-parsing-stream"
-
-
-def toy(
-    system: type[ToyStreamLM] = ToyStreamLM, *, num_unfinished: int = 0, seed: int = 0, **config: float
-) -> ToyStreamLM:
+def toy(system: type[ToyStreamLM] = ToyStreamLM, *, seed: int = 0, **config: float) -> ToyStreamLM:
     torch.manual_seed(seed)
-    return system(ToyStreamConfig(**config), vocabulary=Tokens(8, num_unfinished))
+    return system(ToyStreamConfig(**config), vocabulary=Tokens(8))

@@ -128,18 +128,6 @@ def trained() -> tuple[ChartParser, list[Sentence]]:
     return model.eval(), sentences
 
 
-def test_a_sentence_alone_has_the_tree_that_it_has_among_others(trained: tuple[ChartParser, list[Sentence]]) -> None:
-    model, sentences = trained
-    new = [[*reversed(sentence.words), "new"] for sentence in sentences]
-    together = model.annotate(new)
-    for words, one in zip(new, together, strict=True):
-        (alone,) = model.annotate([words])
-        assert alone.tree == one.tree
-        assert alone.tree.words() == words
-        assert one.confidence is not None
-        assert alone.confidence == pytest.approx(one.confidence, abs=1e-4)
-
-
 def test_the_temperature_is_that_of_the_highest_likelihood(
     trained: tuple[ChartParser, list[Sentence]], tmp_path: Path
 ) -> None:

@@ -6,8 +6,6 @@ import torch
 from treelm.models.layers.lstm import (
     LSTMWeights,
     lstm_cell,
-    lstm_cell_gradient_into,
-    lstm_cell_into,
     plan_tree,
     sweep_lstm,
 )
@@ -30,24 +28,6 @@ def test_a_step_equals_torch_with_its_order_of_gates() -> None:
     inputs, hidden, cell = torch.randn(2, 3), torch.randn(2, 4), torch.randn(2, 4)
     for found, expected in zip(weights(inputs, hidden, cell), peer(inputs, (hidden, cell)), strict=True):
         torch.testing.assert_close(found, expected)
-
-
-def test_the_cell_in_place_and_its_gradient_equal_autograd() -> None:
-    torch.manual_seed(0)
-    gates, before = torch.randn(5, 12, dtype=torch.float64), torch.randn(5, 3, dtype=torch.float64)
-    gates.requires_grad_()
-    before.requires_grad_()
-    hidden, cell = lstm_cell(gates, before)
-    d_hidden, d_cell = torch.randn_like(hidden), torch.randn_like(cell)
-    d_gates, d_before = torch.autograd.grad([hidden, cell], [gates, before], [d_hidden, d_cell])
-    activated, filled = gates.detach().clone(), [torch.empty_like(cell) for _ in range(3)]
-    lstm_cell_into(activated, before.detach(), *filled)
-    torch.testing.assert_close(filled[0], cell)
-    torch.testing.assert_close(filled[2], hidden)
-    found = torch.empty_like(d_gates)
-    lstm_cell_gradient_into(found, d_cell, d_hidden, activated, before.detach(), filled[1])
-    torch.testing.assert_close(found, d_gates)
-    torch.testing.assert_close(d_cell * activated[:, 3:6], d_before)
 
 
 def test_a_sweep_over_a_tree_has_the_gradient_of_its_steps() -> None:

@@ -5,7 +5,6 @@ import torch
 
 from treelm.models.layers import packed_weights
 from treelm.models.layers.packed_weights import LevelProduct, PackedProduct, PackedWeight
-from treelm.models.layers.precision import add_product, multiply_into
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-4), (torch.bfloat16, 0.2)])
@@ -58,15 +57,3 @@ def test_a_product_of_levels_rounds_its_operands_and_itself_alone(num_rows: int,
     product.add_to(total, inputs)
     torch.testing.assert_close(total - 1, expected, rtol=2**-8, atol=1e-4)
     torch.testing.assert_close((out - bias).bfloat16().float(), out - bias, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_product_of_levels_in_full_precision_is_the_ordinary_one(dtype: torch.dtype) -> None:
-    weight, inputs, bias = (torch.randn(*size, dtype=dtype) for size in ((48, 32), (56, 32), (48,)))
-    product, out, expected = LevelProduct(weight, bias), *(torch.ones(56, 48, dtype=dtype) for _ in range(2))
-    product.into(out, inputs)
-    multiply_into(expected, inputs, weight.T, bias=bias)
-    assert torch.equal(out, expected)
-    product.add_to(out, inputs)
-    add_product(expected, inputs, weight.T)
-    assert torch.equal(out, expected)

@@ -31,17 +31,6 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_a_loaded_model_is_the_saved_one(saved: Path) -> None:
-    loaded, original = load_model(saved), toy_model(size=6, dropout=0.25)
-    assert isinstance(loaded, ToyLM)
-    assert loaded.config == original.config
-    assert loaded.labels == original.labels
-    assert loaded.vocabulary.fingerprint() == original.vocabulary.fingerprint()
-    for name, tensor in original.state_dict().items():
-        assert torch.equal(loaded.state_dict()[name], tensor)
-    assert not loaded.training
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_weights_that_are_no_numbers_are_refused_by_name(saved: Path, value: float) -> None:
     model = toy_model()

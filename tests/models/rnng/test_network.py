@@ -201,9 +201,10 @@ def test_a_batch_without_inner_constituents_has_gradients(composition: str) -> N
     assert model.word_embedding.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("order", ["top-down", "in-order"])
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
-def test_bf16_products_change_little(order: str, composition: str) -> None:
+def test_bf16_products_change_little(order: str, composition: str, packed: bool) -> None:
     vocabulary = Tokens(9)
     sizes = {"embedding_size": 32, "hidden_size": 32, "num_layers": 2}
     model = build_model(vocabulary, dtype=torch.float32, order=order, composition=composition, **sizes)
@@ -211,7 +212,7 @@ def test_bf16_products_change_little(order: str, composition: str) -> None:
         parameter.data *= 0.2
     batch = as_batch(random_trees(vocabulary, 20), vocabulary)
     exact = model.losses(batch).total
-    with matmul_precision("bf16"):
+    with computing(in_few_calls=packed), matmul_precision("bf16"):
         rounded = model.losses(batch).total
     assert rounded.item() != exact.item()
     torch.testing.assert_close(rounded, exact, rtol=1e-3, atol=0)

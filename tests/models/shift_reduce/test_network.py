@@ -158,28 +158,6 @@ def test_the_dynamic_oracle_is_optimal_from_every_state_by_brute_force(seed: int
         assert recovered[(*state, best)] == recovered[state], state
 
 
-def test_a_static_run_builds_the_binarised_gold() -> None:
-    model = network(language_model=False, oracle="static")
-    lengths = (7, 3, 9, 5)
-    batch = batch_of(lengths)
-    seen: list[np.ndarray] = []
-
-    def follow(logits: torch.Tensor, best: np.ndarray) -> np.ndarray:
-        seen.append(best)
-        return best
-
-    with torch.no_grad():
-        given, acted = model.losses(batch), model.losses(batch, choose=follow)
-    torch.testing.assert_close(given.total, acted.total, **TOLERANCE)
-    random = Random(1)
-    for length in lengths:
-        tree = structure.random_tree(length, random)
-        siblings = structure.siblings_of(structure.with_boundary(tree), length + 1)
-        outcome = plain.read(model, [0] * length, siblings, lambda p, best: best)
-        expected = structure.spans_of(structure.binarised(structure.with_boundary(tree)))
-        assert plain.spans(outcome.actions, length + 1) == expected
-
-
 def test_where_a_word_attaches_depends_on_that_word_and_on_none_after_it() -> None:
     model = network()
     attached: set[int] = set()

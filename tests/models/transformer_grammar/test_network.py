@@ -18,7 +18,6 @@ from tests.models.search.exhaustive import (
 from tests.models.transformer_grammar.plain import binarised as plain_binarised
 from tests.models.transformer_grammar.plain_bottom_up import plain_of
 from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, trees_of
-from treelm.errors import InputError
 from treelm.models.base import Loss
 from treelm.models.search.config import SearchConfig
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
@@ -127,19 +126,3 @@ def test_twenty_starts_are_nearly_uniform() -> None:
         uniform = model._plan(batch).valid.sum(1).double().log().mean()
         assert mean_of(found.terms["action"]) == pytest.approx(float(uniform), abs=0.15)
     assert losses == pytest.approx([float(np.log(300))] * 20, abs=0.1)
-
-
-@pytest.mark.parametrize(
-    ("values", "found"),
-    [
-        ({"num_heads": 3}, "num_heads = 3"),
-        ({"composition": "external", "composer_size": 6}, "composer_size = 6"),
-        ({"order": "bottom-up"}, "positions = 'depth'"),
-        ({"order": "bottom-up", "positions": "place", "composition": "none"}, "composition = 'none'"),
-        ({"structured_heads": True}, "composition = 'internal'"),
-        ({"structured_heads": True, "composition": "none", "num_heads": 1}, "num_heads = 1"),
-    ],
-)
-def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:
-    with pytest.raises(InputError, match=found):
-        TransformerGrammarConfig(**values)

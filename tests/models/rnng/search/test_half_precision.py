@@ -51,15 +51,6 @@ def test_half_precision_is_batch_invariant_too() -> None:
         assert model.score([words])[0].log_probs.tolist() == one.log_probs.tolist()
 
 
-def test_words_read_one_by_one_have_the_same_bits() -> None:
-    model = model_of({}, "fp16")
-    state = model.start(1)
-    for word in SENTENCES[0]:
-        state = model.extend(state, [word])
-    read = [float(bits[0]) for bits in state.word_log_probs]
-    assert read == model.score(SENTENCES[:1])[0].log_probs[:-1].tolist()
-
-
 def test_a_weight_beyond_half_precision_is_named() -> None:
     model = build_model(Tokens(3), 2, seed=1, **TINY)
     with torch.no_grad():

@@ -17,7 +17,6 @@ from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import enumerate_all, log_sum
 from treelm.errors import InputError
 from treelm.models.search.config import SearchConfig
-from treelm.trees.tree import Tree
 
 BIG = {"embedding_size": 32, "hidden_size": 32, "dtype": torch.float32}
 
@@ -67,18 +66,6 @@ def test_sentences_side_by_side_may_wait_for_each_other() -> None:
     together = model.next_word_log_probs(state)
     alone = model.next_word_log_probs(model.extend(model.start(), ["7"]))
     assert torch.equal(together[1], alone[0])
-
-
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_partial_trees_are_over_the_words_as_they_were_given(variant: dict[str, Any]) -> None:
-    model = subword_model(**variant)
-    state = model.start(2)
-    for words in (["0+5", "8"], ["7", "1+1+6"]):
-        state = model.extend(state, words)
-    first, second = model.partial_trees(state)
-    assert isinstance(first, Tree)
-    assert first.words() == ["0+5", "7"]
-    assert second.words() == ["8", "1+1+6"]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
