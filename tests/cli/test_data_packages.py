@@ -107,27 +107,20 @@ def test_a_corpus_that_is_made_of_its_text_keeps_its_name_and_is_asked_of_the_us
     assert corpus_entry("open-english-silver").locate("train") == (tmp_path / "train.ptb", "brackets")
 
 
-def test_f1_against_its_trees_says_that_a_parser_made_them(treelm: Treelm, tmp_path: Path) -> None:
-    trees = tmp_path / "silver.ptb"
+def test_f1_against_its_trees_says_that_a_parser_made_them(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    trees, run = tmp_path / "silver.ptb", project / "run"
     trees.write_text("(S (NP (DT The) (NN dog)) (VP (VBZ barks)) (. .))\n")
-    command = ("compare", "rnng-gum-open", "--data", trees, "--max-sentences", 1, "--report", tmp_path / "page.html")
+    command = ("compare", run, "--data", trees, "--max-sentences", 1, "--report", tmp_path / "page.html")
     said = "the trees of {} are the output of the parser chart-gum-open, not annotated by hand: F1 is against those"
-    plain = treelm("evaluate", "rnng-gum-open", "--data", trees, "--json")
+    plain = treelm("evaluate", run, "--data", trees, "--json")
     (tmp_path / "silver.ptb.json").write_text('{"parser": "chart-gum-open"}')
-    told = treelm("evaluate", "rnng-gum-open", "--data", trees, "--json")
+    told = treelm("evaluate", run, "--data", trees, "--json")
     assert [said.format(trees) in json.loads(one.out)[0]["notes"] for one in (plain, told)] == [False, True]
     shown = "".join(treelm(*command).out.split())  # however lines are broken
     assert "".join(said.format(trees).split()) in shown
     assert said.format(trees) in (tmp_path / "page.html").read_text(encoding="utf-8")
-    silver = treelm(
-        "evaluate",
-        "rnng-gum-open",
-        "--data",
-        MODULE / "open-english-silver" / "dev.ptb.gz",
-        "--json",
-        "--max-sentences",
-        2,
-    )
+    packaged = MODULE / "open-english-silver" / "dev.ptb.gz"
+    silver = treelm("evaluate", run, "--data", packaged, "--json", "--max-sentences", 2)
     assert "parser chart-gum-open" in silver.out
 
 

@@ -283,10 +283,12 @@ def test_calls_that_cannot_be_are_refused_before_any_work(
     assert content(folder) == before
 
 
-def call(line: str, folder: Path, **environment: str) -> Outcome:
-    """A shell line in a folder; ``treelm`` is the program, ``{name}`` an old run."""
-    line = f'treelm() {{ {sys.executable} -m treelm "$@"; }}; set -o pipefail; {named(line)}'
-    settings = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", **environment}
+def call(line: str, folder: Path, programs: Path | None = None) -> Outcome:
+    """A shell line in a folder; ``treelm`` is the program, or that of the given folder, ``{name}`` an old run."""
+    treelm = "" if programs else f'treelm() {{ {sys.executable} -m treelm "$@"; }}; '
+    line = f"{treelm}set -o pipefail; {named(line)}"
+    path = os.pathsep.join([*([str(programs)] if programs else []), os.environ["PATH"]])
+    settings = {**os.environ, "PATH": path, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(["bash", "-c", line], cwd=folder, env=settings, capture_output=True, check=False)
     lines = done.stderr.decode().splitlines(keepends=True)  # on a busy machine, some say what is going on
     return Outcome(done.returncode, done.stdout.decode(), "".join(one for one in lines if not one.endswith(" ...\n")))
@@ -295,10 +297,19 @@ def call(line: str, folder: Path, **environment: str) -> Outcome:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("treelm surprisal {lstm} in.txt > /dev/full", "standard output: cannot"),
-        ("treelm surprisal {lstm} in.txt --output /dev/full", "/dev/full: cannot"),
         ("treelm parse {rnng} - <&-", "standard input is closed"),
         ("treelm parse {rnng} in.txt >&-", "standard output is closed"),
+    ],
+)
+def test_closed_streams_are_refused(line: str, expected: str, folder: Path) -> None:
+    assert_refused(call(line, folder), expected)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("treelm surprisal {lstm} in.txt > /dev/full", "standard output: cannot"),
+        ("treelm surprisal {lstm} in.txt --output /dev/full", "/dev/full: cannot"),
         ("treelm parse $'caf\\xe9' in.txt", "caf"),
         (
             "cp -r {ngram} $'caf\\xe9' && treelm surprisal $'caf\\xe9' in.txt --output out.tsv",
@@ -306,8 +317,10 @@ def call(line: str, folder: Path, **environment: str) -> Outcome:
         ),
     ],
 )
-def test_streams_and_names_that_cannot_be_used_are_refused(line: str, expected: str, folder: Path) -> None:
-    assert_refused(call(line, folder), expected)
+def test_streams_and_names_that_cannot_be_used_are_refused(
+    line: str, expected: str, folder: Path, preloaded: Path
+) -> None:
+    assert_refused(call(line, folder, preloaded), expected)
 
 
 def test_a_reader_that_leaves_early_ends_it_quietly(folder: Path) -> None:

@@ -18,9 +18,6 @@ from treelm.inference.loading import run_search
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.options import SearchOptions
 
-LEGACY = Path(__file__).parents[1] / "legacy"
-CHART, GRAMMAR = LEGACY / "chart", LEGACY / "transformer-grammar"
-
 
 def test_a_beam_is_named_where_there_is_a_search() -> None:
     assert described(prpn()) == "prpn"

@@ -53,27 +53,6 @@ def test_training_goes_on_from_python(project: Path, tmp_path: Path) -> None:
     assert lm.search.action_beam == 20
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "no recipe"),
-        ({"recipe": "demo"}, "no run folder"),
-        ({"recipe": "demo", "output": "x", "epochs": 2}, "'epochs' is not a section of recipes"),
-        ({"recipe": "demo", "output": "x", "training": {"epoch": 2}}, "did you mean epochs"),
-        ({"recipe": "demo", "resume": "x"}, "a recipe beside resume"),
-        ({"resume": "x"}, "no run to resume"),
-    ],
-)
-def test_what_cannot_be_trained_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(treelm.InputError, match=message) as found:
-        treelm.train(**arguments)
-    assert "\n" not in str(found.value)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_evaluation_is_that_of_the_command_line(project: Path, tmp_path: Path, shell: Treelm) -> None:
     run, file = project / "run", project / "train.ptb"
     frame = treelm.evaluate(run, data=file, max_sentences=3, protocol="wsj10", word_beam=3)
@@ -99,21 +78,6 @@ def test_a_comparison_is_that_of_the_command_line(project: Path, tmp_path: Path,
     pandas.testing.assert_frame_equal(frame[measured].astype({"is_upper_bound": int}), written[measured])
     assert frame["is_upper_bound"].tolist() == [True, False]
     assert any("upper bounds" in note for note in frame.attrs["notes"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"splt": "dev"}, "evaluate: unknown field 'splt'; did you mean split"),
-        ({"split": "tst"}, "split.*'tst'.*give 'train', 'dev' or 'test'"),
-        ({"gold": ["(S (X a))"], "predicted": ["(S (X a))"]}, "cannot tell what to evaluate"),
-        ({"run": "", "gold": [None], "predicted": [None]}, "list where trees were expected"),
-    ],
-)
-def test_what_cannot_be_evaluated_is_one_line(project: Path, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(treelm.InputError, match=message) as found:
-        treelm.evaluate(**{"run": project / "run", **arguments})
-    assert "\n" not in str(found.value)
 
 
 def test_trees_are_scored_as_evalb_does(tmp_path: Path, shell: Treelm) -> None:
@@ -144,23 +108,6 @@ def test_a_table_of_sentences_is_that_of_the_command_line(project: Path, tmp_pat
     assert lm.perplexity(sentences).value == pytest.approx(
         2 ** (sum(one.total_bits for one in lm.surprisal(sentences)) / (len(rows) + 2))
     )
-
-
-@pytest.mark.parametrize(
-    ("method", "arguments", "message"),
-    [
-        ("generate", {"num_sentences": -1}, "num_sentences = -1; give 0 or more"),
-        ("generate", {"temperature": "hot"}, "temperature = 'hot'; give a number"),
-        ("surprisal_table", {"sentences": ["the dog"], "colums": []}, "did you mean columns"),
-        ("surprisal_table", {"sentences": ["the dog"], "text": "a"}, "'text'; did you mean text_column"),
-        ("surprisal_table", {"sentences": "the dog"}, "one text where a list"),
-        ("perplexity", {"sentences": []}, "no words"),
-    ],
-)
-def test_what_a_model_cannot_be_asked_is_one_line(method: str, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(treelm.InputError, match=message) as found:
-        getattr(treelm.load("ngram-gum-open"), method)(**arguments)
-    assert "\n" not in str(found.value)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

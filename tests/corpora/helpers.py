@@ -5,7 +5,6 @@ from pathlib import Path
 
 from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import FormCounts
 from treelm.trees.tree import Tree
@@ -40,8 +39,3 @@ def text_corpus(lines: Iterable[str | Sequence[str]]) -> PreparedCorpus:
 
 def counts_of(sentences: Iterable[Sequence[str]]) -> FormCounts:
     return text_corpus(sentences).form_counts()
-
-
-def gum_open(num_sentences: int) -> list[Sentence]:
-    found = read_sentences(GUM_OPEN / "dev.ptb.gz")
-    return [next(found) for _ in range(num_sentences)]

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 import treelm
-from tests.legacy.make import EXPECTED, HERE, KEPT, RESUMABLE, WIDTHS, describe
+from tests.legacy.make import EXPECTED, HERE, KEPT, RESUMABLE, describe
 from treelm.configs import to_plain
 from treelm.errors import InputError
-from treelm.models.capabilities import Parser, has, set_search
 from treelm.models.persistence.storage import CONFIG, FORMAT_VERSION, describe_model
-from treelm.models.search.config import SearchConfig
 from treelm.training.config import TrainingConfig
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.run_folder import check_same_run, load_run_recipe
@@ -43,21 +41,6 @@ def test_an_old_run_gives_its_old_scores_and_trees(name: str) -> None:
     assert found.get("trees") == expected.get("trees")
     for now, then in zip(found.get("log_probs", []), expected.get("log_probs", []), strict=True):
         assert now == pytest.approx(then, abs=TOLERANCE)
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_every_system_takes_texts_as_it_takes_words(name: str) -> None:
-    lm = treelm.load(HERE / name)
-    set_search(lm, SearchConfig(**WIDTHS))
-    texts = ["The city is old .", "Zyxwv barks"]
-    words = [text.split() for text in texts]
-    assert lm.analyse(texts)[0].tree == lm.analyse(words)[0].tree
-    if has(lm, Parser):
-        assert lm.parse(texts) == lm.parse(words)
-    if lm.predicts_words:
-        assert [len(one.words) for one in lm.surprisal(texts)] == [len(one) for one in words]
-        scores = zip(lm.score(texts), lm.score(words), strict=True)
-        assert all(one.log_probs.tolist() == other.log_probs.tolist() for one, other in scores)
 
 
 @pytest.mark.parametrize("name", KEPT)

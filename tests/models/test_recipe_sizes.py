@@ -25,13 +25,6 @@ def pushdown(num_layers: int, size: int, num_tokens: int, num_distances: int, nu
     return blocks + tables + embeddings + attachment + 2 * size + size + 1  # the last norm, the end
 
 
-def palm() -> int:
-    lstm = sum(4 * following * (size + following + 1) for size, following in ((400, 1020), (1020, 1020), (1020, 400)))
-    rational, scorer = 2 * 400 * 1020 + 400, 100 * (400 + 1020) + 100 + 100
-    residual = (1020 + 400) * (1020 + 400) + 1020 + 400 + 400 * 1020 + 1020
-    return (PTB + 1) * 401 + lstm + rational + scorer + residual
-
-
 def num_parameters(name: str, num_tokens: int, num_labels: int = 0) -> int:
     model = load_recipe(name).model
     labels = [f"X{label}" for label in range(num_labels)]
@@ -53,10 +46,6 @@ def num_parameters(name: str, num_tokens: int, num_labels: int = 0) -> int:
         ("tg-bllip-lg", 32_000, 26, 201_539_584 + 16 * 66 * 1024 + 32_000 * 1025 + 53 * 1024 + 2048 + 28 * 1025),
         ("pushdown-gum-open", GUM_OPEN, 0, pushdown(4, 256, GUM_OPEN, 64, 16)),
         ("pushdown-bllip-lg", 50_257, 0, pushdown(16, 1024, 50_257, 64, 50)),
-        # as published, less the second bias of every gate
-        ("awd-lstm-ptb", PTB, 0, 24_221_600 - (4600 + 4600 + 1600)),
-        ("on-lstm-ptb", PTB, 0, 25_232_180 - (4830 + 4830 + 1680)),
-        ("palm-u-ptb", PTB, 0, palm()),
         # symbols and the top; root and words, each with its last layer; rules
         ("npcfg-ptb", PTB, 0, 91 * 256 + 2 * DEEP + 257 * (90 + PTB) + 257 * 8100),
         # a latent vector more before every first layer; embeddings, LSTM in both directions and output of the encoder

@@ -9,31 +9,10 @@ import pytest
 
 from tests.papers.conftest import RECIPE, TABLE
 from treelm.errors import InputError
-from treelm.papers.data import DataRoot, data_sets, paper_names
+from treelm.papers.data import DataRoot, paper_names
 from treelm.papers.declaration import Column, Number, Row, StandIn, Table, load_paper, split_arguments
 from treelm.papers.plan import make_plan
 from treelm.training.recipe import load_recipe
-
-PRESENT = {
-    "palm": ["Figure 1", "Table 1", "Table 2", "Table 3", "Table 4", "Table 5"],
-    "prpn": [
-        *("Figure 1", "Figure 2", "Figure 3", "Figure 4"),
-        *("Table 1", "Table 2", "Table 3", "Table 4", "Table 5", "Figure 5"),
-    ],
-    "rnng": [
-        *("Figure 1", "Figure 2", "Figure 3", "Table 1", "Figure 4", "Figure 5", "Table 2", "Table 3"),
-    ],
-    "pushdown": ["Table 2"],
-    "tg": ["Table 1"],
-    "variants": ["Table 1"],
-    "som": [
-        *("Figure 1", "Figure 2", "Figure 3", "Table 1", "Figure 4", "Table 2", "Table 3", "Table 4"),
-        *("Figure 5", "Figure 6", "Table 5", "Figure 7", "Table 6", "Table 7", "Figure 8", "Figure 9", "Table 8"),
-        "Figure 10",
-    ],
-    "unsupervised": ["Table 1", "Table 2"],
-}
-"""In the paper's order."""
 
 
 def check(table: Table, sets: Collection[str]) -> None:
@@ -149,7 +128,6 @@ def test_shipped_declarations_load(name: str) -> None:
     tables = load_paper(name)
     for table in tables:
         check(table, root.sets)
-    assert [table.name for table in tables] == PRESENT[name]
     plan = make_plan(tables, root, small=True, seeds=None)
     for planned in plan.tables:
         for cell in planned.cells:
@@ -180,8 +158,3 @@ def test_stand_ins_have_the_units_of_their_label(name: str) -> None:
                     config = load_recipe(*table.train(row, stand_in, next(iter(table.columns), None))).model.config
                     units = getattr(config, "hidden_size", getattr(config, "size", None))
                     assert units is None or units <= int(named[1]), (table.name, row.name)
-
-
-def test_all_data_have_a_place() -> None:
-    for entry in data_sets().values():
-        assert entry.folder or entry.train or entry.dev or entry.test, entry.name

@@ -33,7 +33,7 @@ from treelm.training.config import TrainingConfig
 from treelm.training.trainer import train as train_recipe
 
 CONFIG = TrainingConfig(
-    epochs=12,
+    epochs=6,
     batch_size=4,
     learning_rate=0.1,
     micro_batch_size=3,
@@ -52,7 +52,7 @@ def train_toy(directory: Path) -> None:
 
 def train_system(name: str, directory: Path) -> None:
     recipe = recipe_of(name, directory.parent.parent, noisy=True)
-    changes = {"epochs": 4, "shards": None, "checkpoint_every_steps": 1, "batch_size": 5, "bptt": 5}
+    changes = {"epochs": 2, "shards": None, "checkpoint_every_steps": 1, "batch_size": 5, "bptt": 5}
     recipe = replace(recipe, training=replace(recipe.training, **changes))
     train_recipe(recipe, directory, resume_if_present=True, quiet=True)
 

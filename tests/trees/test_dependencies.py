@@ -27,10 +27,6 @@ def read_all(lines: list[str]) -> list[DependencySentence]:
     return list(map(read, filter(None, "".join(lines).split("\n\n"))))
 
 
-def tree_of(*heads: int) -> str:
-    return str(to_constituency(read(rows(*heads))))
-
-
 @st.composite
 def head_lists(draw: st.DrawFn) -> list[int]:
     """Any dependency tree of up to eight words, crossing arcs included."""

@@ -1,11 +1,9 @@
 """The corpora that may not be shipped: from ../shared/data beside the repository, or skipped."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from tests.evaluation.human.published import NATURAL_STORIES, NEIGHBOURS, UCL, Table
@@ -131,27 +129,6 @@ def test_missing_corpus_names_source(load: object, repository: str, tmp_path: Pa
         load(str(tmp_path))
     assert repository in str(error.value)
     assert "--data" in str(error.value)
-
-
-def words(times: Sequence[float]) -> pd.DataFrame:
-    """Two stories of a word for each time, written as they are read but for a comma on every fourth."""
-    rows = [
-        {
-            "story": story,
-            "position": str(place + 1),
-            "word": f"w{place},",
-            "written": f"w{place} ," if place % 4 == 0 else f"w{place}",
-            "bare": f"w{place}",
-            "count": 7.0,
-            "mean_rt": time,
-            "gmean_rt": time,
-            "sentence": f"{story}-{place // 4}",
-            "tag": "NNS" if place % 2 else "VBD",
-        }
-        for story in ("1", "2")
-        for place, time in enumerate(times)
-    ]
-    return pd.DataFrame(rows)
 
 
 CLONE = {

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, analysis, full, run
-from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics
+from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, analysis, full
+from treelm.evaluation.comparison.metrics import Comparison, PartialTree
 from treelm.figures.report.page import report_page, write_figures, write_report
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -126,26 +126,6 @@ def test_the_best_of_a_column_is_bold_among_rows_that_compare(page: Page) -> Non
     assert "≤ 90.0" in bold
     assert f"{third.values['perplexity']:.1f}" not in bold, "alone in its group"
     assert not [one for one in Page(report_page(Comparison(runs=(first,)))).text_of("strong") if one != "Take care"]
-
-
-def seeds_of(name: str, perplexities: list[float]) -> list[RunMetrics]:
-    return [
-        replace(run(f"{name}-{seed}", name, value), recipe=f"recipe of {name}", sentences=())
-        for seed, value in enumerate(perplexities)
-    ]
-
-
-def test_seeds_have_a_mean_with_its_deviation_which_is_what_compares() -> None:
-    rows = (
-        *seeds_of("som", [100.0, 110.0, 120.0]),
-        *seeds_of("lstm", [99.0, 131.0, 130.0]),
-        run("ngram", "ngram", 115.0),
-    )
-    page = Page(report_page(Comparison(runs=rows)))
-    assert "110.0 ± 10.0" in page.text_of("strong")
-    assert any("±: standard deviation over seeds" in text for text in page.text_of("li"))
-    assert "99.0" not in page.text_of("strong"), "one seed of a worse model"
-    assert "som, mean of 3 seeds" in page.text_of("th")
 
 
 def test_the_beam_is_drawn_word_by_word() -> None:

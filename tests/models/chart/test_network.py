@@ -121,7 +121,7 @@ def trained() -> tuple[ChartParser, list[Sentence]]:
     model = build(corpus, embedding_size=16, hidden_size=16, span_size=16, dropout=0.0, embedding_dropout=0.0)
     batch = encoded(corpus, model).batch(range(20))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    for _ in range(120):
+    for _ in range(60):
         optimizer.zero_grad()
         model.losses(batch).total.backward()
         optimizer.step()

@@ -172,13 +172,3 @@ def test_captured_loops_train_as_plain_ones(loop: str, precision: Any, monkeypat
     assert recordings.num_played == 4 * 2 * num_loops
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
-
-
-def test_recordings_notice_what_no_graph_can_do() -> None:
-    graphed = GraphedFunction(lambda x: (x * x.sum().item(),), device="cpu")
-    drawn = GraphedFunction(lambda x: (x * torch.rand(2),), device="cpu")
-    with recorded_graphs(), cuda_graphs():
-        with pytest.raises(AssertionError, match="waits"):
-            graphed(torch.ones(2, requires_grad=True))
-        with pytest.raises(AssertionError, match="draws"):
-            drawn(torch.ones(2, requires_grad=True))

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from tests.devices.calls import num_calls
 from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients
 from tests.models.rnng.worlds import Tokens
 from tests.models.shift_reduce import plain
@@ -53,12 +52,6 @@ def siblings_of(batch_seed: int, lengths: tuple[int, ...]) -> list[list[int]]:
 def tokens_of(batch: SentenceBatch) -> list[list[int]]:
     bounds = itertools.pairwise(batch.token_offsets)
     return [batch.tokens[a:b].tolist() for a, b in bounds]
-
-
-def gradients(model: ShiftReduce, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    model.zero_grad()
-    loss.backward()
-    return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
 
 
 VARIANTS: list[dict[str, Any]] = [
@@ -204,13 +197,3 @@ def test_gradients_under_dropout_are_those_of_finite_differences(oracle: str, fe
 
     names = "composition.weight", "stack.0.weight_hidden", "action_hidden.weight", "embedding"
     assert_gradients_by_differences(model, loss, names)
-
-
-def test_calls_grow_with_the_longest_sentence_and_hardly_with_the_batch() -> None:
-    model = network(dropout=0.3, num_layers=1)
-    found = []
-    for copies in (4, 32):
-        torch.manual_seed(1)
-        found.append(num_calls(model, batch_of((12, 9, 11) * copies)))
-    assert found[0] <= found[1] <= 1.3 * found[0]
-    assert found[1] <= 15 * 2 * 12 + 250

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from tests.devices.calls import num_calls
 from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients
 from tests.models.som import worlds
 from tests.models.som.all_slots import all_slots_losses
@@ -148,17 +147,6 @@ def test_gradients_under_dropout_are_those_of_finite_differences(oracle: str, fe
 
     names = ["cell.hidden.weight", "cell.gates.bias", "prediction_cell.gates.weight", "attachment.key.weight"]
     assert_gradients_by_differences(network, loss, [*names, "cell.norm.weight", "cell.hidden.bias", "embedding"])
-
-
-def test_calls_grow_with_the_longest_sentence_and_hardly_with_the_batch() -> None:
-    network = worlds.som(dropout=0.3, num_slots=5)
-    few, many = (worlds.batch(network, lengths=(12, 9, 11) * copies) for copies in (4, 32))
-    found = []
-    for batch in (few, many):
-        torch.manual_seed(1)
-        found.append(num_calls(network, batch))
-    assert found[0] <= found[1] <= 1.3 * found[0]
-    assert found[1] <= 80 * 12
 
 
 @pytest.mark.parametrize("prediction_network", [True, False])

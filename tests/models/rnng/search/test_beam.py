@@ -48,7 +48,7 @@ def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("beams", "variant"),
     [
-        *(((6, 3, 1), variant) for variant in VARIANTS),
+        *(((6, 3, 1), variant) for variant in VARIANTS[::2]),
         *((beams, IN_ORDER) for beams in ((20, 5, 2), (8, 8, 0), (1, 1, 1), (40, 3, 3))),
     ],
     ids=str,

@@ -75,21 +75,21 @@ def test_search_sees_every_change_of_the_parameters(change: Callable[[RNNG], obj
 def test_a_sentence_may_have_more_words_than_python_calls_itself(order: str) -> None:
     model = subword_model(order=order)
     model.search = SearchConfig(action_beam=4, word_beam=2, fast_track=1)
-    words = [str(3 + index * index % 7) for index in range(150)]
+    words = [str(3 + index * index % 7) for index in range(80)]
     with shallow_recursion():
         (analysis,) = model.analyse([words])
     assert analysis.tree is not None
     assert analysis.score is not None
     assert analysis.tree.words() == words
-    assert len(analysis.score.log_probs) == 151
+    assert len(analysis.score.log_probs) == 81
     assert np.isfinite(analysis.score.log_probs).all()
 
 
 @contextmanager
 def shallow_recursion() -> Iterator[None]:
-    """Python may call itself no more than 120 levels deeper than now, far less than the words of the sentence."""
+    """Python may call itself no more than 60 levels deeper than now, less than the words of the sentence."""
     before = sys.getrecursionlimit()
-    sys.setrecursionlimit(len(inspect.stack(0)) + 120)
+    sys.setrecursionlimit(len(inspect.stack(0)) + 60)
     try:
         yield
     finally:

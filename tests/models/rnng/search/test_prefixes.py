@@ -33,8 +33,10 @@ def assert_same(one: list[tuple[SentenceScore, list[ScoredTree]]], other: list[A
         assert [tree.tree for tree in trees] == [tree.tree for tree in expected_trees]
 
 
-@pytest.mark.parametrize("order", ["top-down", "in-order"])
-@pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
+@pytest.mark.parametrize(
+    ("order", "composition"),
+    [("top-down", "lstm"), ("in-order", "attention"), ("top-down", "none"), ("in-order", "none")],
+)
 def test_sentences_say_the_same_as_if_each_were_searched_apart(order: str, composition: str) -> None:
     model = build_model(Tokens(5, num_unfinished=2), 3, seed=4, order=order, composition=composition)
     model.search = SearchConfig(action_beam=6, word_beam=3)
