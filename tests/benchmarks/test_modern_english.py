@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +19,6 @@ from treelm.cli.arguments import parse
 from treelm.errors import InputError
 
 ROW = {"source": "peps", "title": "t", "author": "", "date": "2001", "licence": "CC0"}
-LONG = " ".join(["One more word of the same, and that is the end of it."] * 12)
 THREE = "The parser reads a file of words.\nIt finds a tree for each of them.\n\nNobody has read the result."
 
 
@@ -41,10 +38,6 @@ def test_a_document_is_cut_into_sentences() -> None:
         "It finds a tree for each of them .",
         "Nobody has read the result .",
     ]
-
-
-def test_a_document_of_two_sentences_is_left_out() -> None:
-    assert sentences(THREE.partition("\n\n")[0]) == []
 
 
 def test_what_is_in_open_english_or_held_out_is_left_out() -> None:
@@ -109,56 +102,3 @@ def test_the_text_of_both_corpora_is_joined_and_taken_apart(tmp_path: Path) -> N
     write_table(table, ("split", "sha256"), [*described, {"split": "train", "sha256": "0"}])
     with pytest.raises(InputError, match="1 of the 3 documents of open-english are not there"):
         halves.main(apart)
-
-
-def test_files_of_a_repository_are_read_at_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work, directory = tmp_path / "work", tmp_path / "o+r" / "repo"
-    work.mkdir()
-    directory.parent.mkdir()
-    for name, text in {"b.txt": "second\n", "a.txt": "first “one”\n", "c.md": "no\n"}.items():
-        (work / name).write_text(text, "utf-8")
-    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "m"]):
-        subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e", "-C", str(work), *command], check=True)
-    (work / ".git").rename(directory)
-    repositories = extract.Repositories(tmp_path)
-    monkeypatch.setattr(repositories, "commits", {"o/r": "HEAD"})
-    assert list(repositories.texts("o/r", r"\.txt$")) == [("a.txt", "first “one”\n"), ("b.txt", "second\n")]
-
-
-PEP = f"""Title: A Thing
-Author: N. N. <n@n.org>
-Created: 01-Jan-2001
-
-Abstract
-========
-
-This is the *first* sentence of a proposal that ``nobody`` has made, and it ends here.
-
-- An item that is a sentence of its own and that has words enough to stay.
-
-    code = is_not()
-
-{LONG}
-
-Copyright
-=========
-
-This document is in the public domain.
-"""
-
-
-def test_the_prose_of_a_proposal_is_kept() -> None:
-    pytest.importorskip("lxml")
-    import modern_texts
-
-    class One:
-        def texts(self, repository: str, pattern: str) -> Iterator[tuple[str, str]]:
-            yield from ((f"peps/pep-{n:04}.rst", PEP) for n in range(9))
-
-    documents = list(modern_texts.peps(One()))
-    assert 0 < len(documents) < 9  # one in two
-    assert documents[0]["text"] == (
-        "This is the first sentence of a proposal that nobody has made, and it ends here.\n\n"
-        "An item that is a sentence of its own and that has words enough to stay.\n\n" + LONG
-    )
-    assert (documents[0]["title"], documents[0]["author"], documents[0]["date"]) == ("A Thing", "N. N.", "2001")

@@ -28,7 +28,6 @@ class Lengths:
         )
 
 
-SCHEMES = (BatchesConfig(), BatchesConfig(scheme="sample-in-groups"))
 LENGTHS = st.lists(st.integers(1, 60), max_size=60)
 
 
@@ -48,27 +47,6 @@ def slow_cut(lengths: list[list[int]], limits: list[int | None], batch_size: int
         sizes[-1] += 1
         used = [u + c for u, c in zip(used, costs, strict=True)]
     return sizes
-
-
-CONFIGS = st.builds(
-    BatchesConfig,
-    scheme=st.sampled_from([config.scheme for config in SCHEMES]),
-    group_size=st.integers(1, 20),
-    length_difference=st.none() | st.integers(1, 20),
-)
-
-
-@given(LENGTHS, st.integers(1, 9), st.none() | st.integers(1, 90), CONFIGS)
-def test_every_sentence_comes_once_and_limits_hold(
-    lengths: list[int], size: int, max_actions: int | None, config: BatchesConfig
-) -> None:
-    data = Lengths(lengths)
-    batches = epoch(SentenceBatches(data, batch_size=size, max_actions=max_actions, config=config))
-    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
-    for batch in batches:
-        assert 1 <= len(batch) <= size
-        if len(batch) > 1:
-            assert max_actions is None or data.num_actions[batch].sum() <= max_actions
 
 
 @given(LENGTHS, st.integers(1, 9), st.none() | st.integers(1, 90))

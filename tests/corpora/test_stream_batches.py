@@ -23,7 +23,7 @@ from treelm.corpora.building import corpus_of
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.stream_batches import BPTTBatches, PackedBatches, StreamBatch, TokenStream
+from treelm.corpora.stream_batches import BPTTBatches, PackedBatches, StreamBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models.streams import StreamLM
@@ -44,13 +44,6 @@ def flat(lines: list[str] = LINES) -> list[int]:
 
 def rows_of(batches: list[StreamBatch], name: str) -> list[list[int]]:
     return np.concatenate([getattr(batch, name) for batch in batches]).T.tolist()
-
-
-def test_a_stream_holds_every_sentence_and_its_end() -> None:
-    stream = TokenStream(encoded())
-    assert stream.tokens.tolist() == flat()
-    assert stream.tokens.dtype == np.uint8
-    assert stream.sentence_offsets.tolist() == [0, 4, 6, 13, 16, 22]
 
 
 @given(st.integers(1, 9), st.integers(1, 30), st.booleans(), st.booleans())

@@ -1,6 +1,5 @@
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,6 @@ from treelm.evaluation.evalb_files import (
     Parameters,
     bracketing_of,
     parse_bracketing,
-    read_bracketings,
 )
 from treelm.evaluation.report import evalb_json, evalb_text
 from treelm.trees.tree import Tree
@@ -31,12 +29,6 @@ def counts(row: SentenceRow) -> tuple[int, int, int]:
 
 
 GOLD = "(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (PRP it))) (. .))"
-
-
-def test_hand_counted_sentence() -> None:
-    row = score(GOLD, "(S (NP (DT the) (NN dog)) (VP (VBZ sees)) (NP (PRP it)) (. .))")
-    assert counts(row) == (3, 4, 4)  # S, NP(0,2), NP(3,4) match; VP(2,4) against VP(2,3) does not
-    assert row.precision == row.recall == row.f1 == 75.0
 
 
 def deleting(label: str) -> Parameters:
@@ -268,11 +260,3 @@ def test_unlabelled_matches_at_least_labelled(pair: tuple[Bracketing, Bracketing
     labeled, unlabeled = score_sentence(*pair), score_sentence(*pair, COLLINS.unlabeled())
     assert unlabeled.matched >= labeled.matched
     assert unlabeled.gold_brackets == labeled.gold_brackets
-
-
-def test_packaged_treebank_scores_100_against_itself() -> None:
-    path = Path(__file__).parents[2] / "src/treelm/data/gum-open/dev.ptb.gz"
-    sentences = [one for one in read_bracketings(path) if one.words]  # empty lines divide its documents
-    total = score_bracketings(sentences, sentences).total
-    assert (len(total.rows), total.count("error")) == (474, 0)
-    assert total.f1 == total.tagging_accuracy == 100.0

@@ -11,7 +11,6 @@ import pytest
 from tests.cli.conftest import Treelm, treelm  # noqa: F401
 from tests.systems import small_setup
 from treelm.corpora.readers import read_sentences
-from treelm.errors import InputError
 from treelm.inference import annotation
 from treelm.inference.annotation import Progress, table_of
 from treelm.inference.loading import load
@@ -103,25 +102,6 @@ def test_what_it_is_not_sure_of_is_left_out(run: Path, text: Path, tmp_path: Pat
 
 class Crash(Exception):
     """Stands for anything that ends the process."""
-
-
-def test_the_table_survives_a_crash_and_other_processes(run: Path, text: Path, tmp_path: Path) -> None:
-    annotate(text, tmp_path / "whole.ptb", run, AnnotationSettings())
-
-    def crash(progress: Progress) -> None:
-        raise Crash
-
-    out = tmp_path / "out.ptb"
-    with pytest.raises(Crash):
-        annotate(text, out, run, AnnotationSettings(), on_progress=crash)
-    with (tmp_path / "out.ptb.annotating" / annotation.JOURNAL).open("a") as stream:
-        stream.write("torn")
-    with pytest.raises(InputError, match=r"begun with min_confidence = None, now it is 0\.5"):
-        annotate(text, out, run, AnnotationSettings(min_confidence=0.5))
-    annotate(text, out, run, AnnotationSettings())
-    for name in ("", ".tsv"):
-        assert (tmp_path / f"out.ptb{name}").read_bytes() == (tmp_path / f"whole.ptb{name}").read_bytes()
-    assert not (tmp_path / "out.ptb.annotating").exists()
 
 
 def test_killed_between_trees_and_table_it_finishes(

@@ -1,4 +1,4 @@
-"""What users ask of any model, by its definition: perplexity, conditional scores, hidden states, drawn sentences."""
+"""What users ask of any model, by its definition: perplexity, conditional scores, hidden states."""
 
 from __future__ import annotations
 
@@ -119,10 +119,3 @@ def test_states_of_an_rnng_are_at_the_top_of_the_best_stack(tmp_path: Path, name
         for layer in (1, 2):
             expected = read.stack[-1].states[layer - 1][0].detach().numpy()
             assert found[layer - 1][number] == pytest.approx(expected, abs=1e-5)
-
-
-@few_systems
-def test_sentences_are_drawn_as_the_same_seed_draws_them(lm: LanguageModel) -> None:
-    found = lm.generate(2, seed=3, max_words=4)
-    assert found == lm.generate(2, seed=3, max_words=4)
-    assert all(1 <= len(one.words) <= 4 and one.tree is None for one in found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,7 +11,6 @@ from torch import Tensor
 from tests.models.layers.plain_attention import Place, block
 from treelm.models.layers import attention
 from treelm.models.layers.attention import AttentionBlock, AttentionMask, Rotary, rotated
-from treelm.models.layers.packed_sequences import Packing
 
 SIZE, HEADS, STEPS = 12, 3, 7
 DISTANCE: Place = lambda t, s: min(t - s, 4)  # noqa: E731
@@ -63,19 +61,6 @@ def plain(made: AttentionBlock, form: str, units: Tensor) -> Tensor:
     return torch.stack(rows)
 
 
-@every_form
-def test_outputs_and_gradients_are_those_of_the_plain_form(form: str) -> None:
-    made, units = make(form), torch.randn(3, STEPS, SIZE, dtype=torch.float64, requires_grad=True)
-    weights = torch.randn(3, STEPS, SIZE, dtype=torch.float64)
-    fast = made(units, attention_mask(form))
-    slow = torch.stack([plain(made, form, one) for one in units])
-    torch.testing.assert_close(fast, slow, rtol=0, atol=1e-12)
-    wanted = [units, *made.parameters()]
-    ours, theirs = (torch.autograd.grad((found * weights).sum(), wanted) for found in (fast, slow))
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
-
-
 @pytest.mark.parametrize("most", [1, 40, 100, 250])
 @every_form
 def test_attention_in_pieces_is_the_whole(form: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,38 +80,6 @@ def test_attention_in_pieces_is_the_whole(form: str, most: int, monkeypatch: pyt
     assert max(widest, default=0) <= max(most, HEADS * STEPS)
     expected = torch.stack([plain(made, form, one) for one in units])
     torch.testing.assert_close(found, expected.detach(), rtol=0, atol=1e-12)
-
-
-@every_form
-def test_packed_rows_are_the_rows_of_their_sequences(form: str) -> None:
-    made, lengths = make(form), np.array([4, 7, 1])
-    packing = Packing.of(lengths)
-    rows = torch.randn(12, SIZE, dtype=torch.float64)
-    found = made(rows, attention_mask(form), packing)
-    for one, units in zip(found.split(lengths.tolist()), rows.split(lengths.tolist()), strict=True):
-        padded = torch.cat([units, torch.zeros(STEPS - len(units), SIZE, dtype=torch.float64)])
-        torch.testing.assert_close(one, plain(made, form, padded)[: len(units)], rtol=0, atol=1e-12)
-
-
-@every_form
-def test_one_position_at_a_time_from_kept_rows_is_the_whole_pass(form: str) -> None:
-    """Rows of an arena, found by number and padded: as a stack is read."""
-    made, units, found = make(form), torch.randn(2, STEPS, SIZE, dtype=torch.float64), attention_mask(form)
-    outputs, kept = list[Tensor](), list[tuple[Tensor, Tensor]]()
-    for t in range(STEPS):
-        query, key, value = made.heads(units[:, t])
-        kept += zip(key, value, strict=True)  # the row of sentence b at step s has the number 2 s + b
-        seen = [*FORMS[form][0][t], -1, -1]
-        index = torch.tensor([[2 * s + row if s >= 0 else -1 for s in seen] for row in range(2)])
-        keys, values = (torch.stack(some)[index.clamp(min=0)] for some in zip(*kept, strict=True))
-        own = AttentionMask(
-            (index < 0)[:, None, None],
-            tuple(one[:, t, seen][:, None].clamp(min=0) for one in found.relative),
-            None if found.rotary is None else Rotary(torch.tensor([[t]]), torch.tensor([seen])),
-        )
-        mixed = made.attend(query[:, None], keys, values, own)
-        outputs.append(made.finish(units[:, t], mixed[:, 0]))
-    torch.testing.assert_close(torch.stack(outputs, 1), made(units, found), rtol=0, atol=1e-12)
 
 
 def test_the_weights_of_one_head_are_those_that_mix_the_values() -> None:

@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.lstm.test_network import recorded_masks
-from tests.models.on_lstm.plain import Masks, plain_losses, plain_step
+from tests.models.on_lstm.plain import Masks, plain_losses
 from tests.models.rnng.worlds import Tokens
 from tests.models.stream_toys import AWD
 from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
-from treelm.models.on_lstm.kernels import ONLSTMLayer
 from treelm.models.on_lstm.network import ONLSTM, ONLSTMConfig
 
 SIZES = {"embedding_size": 4, "hidden_size": 6, "num_layers": 3, "chunk_size": 2}
@@ -102,40 +100,3 @@ def test_distances_are_those_of_the_chosen_layer_of_the_plain_form(layer: int) -
     for words, steps, found in zip(SENTENCES, expected, network.distances(SENTENCES), strict=True):
         np.testing.assert_allclose(found, [step[layer - 1] for step in steps[1:]], atol=1e-8)
         assert len(found) == len(words)
-
-
-def plain_layer(layer: ONLSTMLayer, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    weights = layer.weights
-    rows = []
-    for b in range(inputs.shape[1]):
-        h, c, steps = hidden[b], cell[b], []
-        for x in inputs[:, b]:
-            h, c, forget = plain_step(
-                x, h, c, weights.weight_input, weights.weight_hidden, weights.bias, layer.chunk_size
-            )
-            steps.append((h, c, 1 - forget.mean()))
-        rows.append([torch.stack(values) for values in zip(*steps, strict=True)])
-    outputs, cells, distances = (torch.stack(values, 1) for values in zip(*rows, strict=True))
-    return outputs, cells[-1], distances
-
-
-@pytest.mark.parametrize(("num_steps", "num_rows", "size", "chunk"), [(1, 1, 4, 2), (6, 3, 12, 3), (5, 2, 5, 5)])
-def test_outputs_and_all_gradients_equal_the_plain_form(num_steps: int, num_rows: int, size: int, chunk: int) -> None:
-    torch.manual_seed(0)
-    layer = ONLSTMLayer(3, size, chunk).double()
-    for parameter in layer.parameters():
-        parameter.data = torch.randn_like(parameter)
-    inputs = torch.randn(num_steps, num_rows, 3, dtype=torch.float64, requires_grad=True)
-    state = [torch.randn(num_rows, size, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    fast, (last, cell), distances = layer(inputs, (state[0], state[1]))
-    plain, plain_cell, plain_distances = plain_layer(layer, inputs, *state)
-    for one, other in ((fast, plain), (last, plain[-1]), (cell, plain_cell), (distances, plain_distances)):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
-    factors = torch.randn_like(fast), torch.randn_like(cell)
-    wanted = [inputs, *state, *layer.parameters()]
-    found = torch.autograd.grad((fast * factors[0]).sum() + (cell * factors[1]).sum() + last.sum(), wanted)
-    expected = torch.autograd.grad(
-        (plain * factors[0]).sum() + (plain_cell * factors[1]).sum() + plain[-1].sum(), wanted
-    )
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)

@@ -39,22 +39,3 @@ def test_survivors_have_their_own_actions_however_often_all_is_walked(
         sentence.read_word()
         assert sentence.histories.actions(sentence.alive) == sentence.told
         assert sentence.histories.copy().actions(sentence.alive) == sentence.told
-
-
-def test_a_late_word_walks_no_further_back_than_an_early_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    sentence, steps, by_word = _Sentence(), list[None](), list[int]()
-    before = module._before
-
-    def counted(rows: Ints, histories: Ints) -> Ints:
-        steps.append(None)
-        return before(rows, histories)
-
-    monkeypatch.setattr(module, "_before", counted)
-    for _ in range(600):
-        steps.clear()
-        sentence.read_word()
-        by_word.append(len(steps))
-    assert sorted(by_word)[-20] <= 3  # the actions of one word
-    needed = sum(map(len, sentence.told))
-    assert len(sentence.histories) <= 2 * needed + module._ROOM + 36  # what nobody needs is dropped in the end
-    assert sum(by_word) < 20 * 600  # with a walk over everything now and then; after every word it would be 540,000

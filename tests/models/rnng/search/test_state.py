@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -52,20 +51,6 @@ def test_next_tokens_of_an_exhaustive_beam_equal_enumeration(variant: dict[str, 
         log_probs = model.next_word_log_probs(state)[0]
         assert log_probs.tolist() == pytest.approx(expected, abs=1e-9)
         assert float(log_probs.exp().sum()) == pytest.approx(1.0)
-
-
-def test_sentences_side_by_side_may_wait_for_each_other() -> None:
-    model = subword_model(**BIG)
-    state = model.start(3)
-    for tokens in itertools.zip_longest([0, 1, 5], [7], [None, 8, 1, 9]):
-        state = model.extend_tokens(state, tokens)
-    expected = [score.log_probs[:-1].tolist() for score in model.score([["0+1+5"], ["7"], ["8", "1+9"]])]
-    assert [list(row) for row in state.token_log_probs] == expected
-    assert state.words == (("015",), ("7",), ("8", "19"))
-    assert state.num_tokens_read == (3, 1, 3)
-    together = model.next_word_log_probs(state)
-    alone = model.next_word_log_probs(model.extend(model.start(), ["7"]))
-    assert torch.equal(together[1], alone[0])
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
