@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from treelm.models.search.batch_invariant import Affine, _cut, arithmetic, rounded, sizes_alike
+from treelm.models.search.batch_invariant import Affine, arithmetic, rounded, sizes_alike
 
 SHAPES = [(8, 33), (30, 120), (64, 64), (160, 640), (256, 1024), (512, 256), (160, 5543)]  # (I, O)
 
@@ -42,13 +42,6 @@ def test_sizes_whose_sums_are_made_otherwise_are_not_used(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(torch, "addmm", odd)
     assert sizes_alike.__wrapped__(8, 40, True, torch.float64, "highest") == (256, 192, 96, 64, 32, 16)
-
-
-@pytest.mark.parametrize("num_rows", range(16, 700, 16))
-def test_blocks_cover_all_rows_once(num_rows: int) -> None:
-    cut = _cut(num_rows, (192, 48, 16))
-    assert [row for block in cut for row in range(block.start, block.stop)] == list(range(num_rows))
-    assert {block.stop - block.start for block in cut} <= {192, 48, 16}
 
 
 def test_search_computes_on_one_thread_and_puts_their_number_back() -> None:
