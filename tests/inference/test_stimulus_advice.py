@@ -5,6 +5,9 @@ from collections import Counter
 import pytest
 
 from tests.models.test_bits import build
+from treelm.corpora.building import corpus_of
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.inference.stimulus_advice import advice
 
 
@@ -36,3 +39,16 @@ def test_characters_without_a_piece_are_told_of(text: str, shown: str, character
         f"{count} of {count + 1} words, such as {shown}, hold characters of which it has no piece ({characters}) and "
         f"which it reads byte by byte: their bits are those of spelling; {remedy}"
     )
+
+
+@pytest.mark.parametrize(("training_words", "marks"), [("the dog barks at the moon", "’ “"), ("“ the dog ’ “ ’", "")])
+def test_marks_that_no_word_of_the_training_text_has_are_told_of(training_words: str, marks: str) -> None:
+    sentence = Sentence(words=tuple(training_words.split()), identifier="1", source="toy", line=1)
+    config = VocabularyConfig(kind="subword", min_count=1, max_size=275, subword_model="bpe", characters="’“")
+    vocabulary = build_vocabulary(config, corpus_of([sentence] * 9).form_counts())
+    words = Counter((word, False, False) for word in ("“", "the", "dog", "’s"))
+    assert [line for line in advice(words, vocabulary, "it") if "hardly occur" in line] == [
+        f"2 of 4 words, such as '“', have marks that hardly occur in the training text of it ({found}), so their bits "
+        "are very high; write ' and \" for curly marks, -- for dashes, ... for dots"
+        for found in [marks] * bool(marks)
+    ]

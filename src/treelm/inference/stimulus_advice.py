@@ -26,6 +26,7 @@ ReadWords = Counter[tuple[str, bool, bool]]
 """How often each word was read, and how: whether it is unknown, and whether it was read as several tokens."""
 _MOST_SHOWN, _MOST_WORDS = 8, 3  # characters, words in a line
 _TYPOGRAPHIC = frozenset("‘’‚“”„–—…")
+_PLAIN_MARKS = "' and \" for curly marks, -- for dashes, ... for dots"
 LONGEST_SENTENCE = 150  # words beyond which a sentence is hardly one
 _MARKS = "|*/\\#^~_+=@<>[]{}"
 """Characters that are hardly in every sentence, but to cut it."""
@@ -39,9 +40,9 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
 
     ``name`` is the model's, and ``option`` is how the caller writes the name of an option.
     """
-    unknown, attached, spelled, escaped = (Counter[str]() for _ in range(4))
+    unknown, attached, spelled, marked, escaped = (Counter[str]() for _ in range(5))
     num_alone = 0
-    characters = set[str]()
+    characters, marks = set[str](), set[str]()
 
     def knows(word: str) -> bool:
         return vocabulary.unknown_class(word, sentence_initial=False) is None
@@ -54,6 +55,9 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
         if found := vocabulary.spelled(word):
             spelled[word] += count
             characters.update(found)
+        elif unseen := _unseen_marks(word, vocabulary):
+            marked[word] += count
+            marks |= unseen
         num_alone += count * (len(cut) == 1 and not has_letters)  # marks that stand alone, as treebanks have them
         if not is_cut and len(cut) > 1 and has_letters:  # marks or clitics of which the model reads none by itself
             attached[word] += count
@@ -74,7 +78,7 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
         )
     if spelled:
         parts = {
-            "' and \" for curly marks, -- for dashes, ... for dots": not _TYPOGRAPHIC.isdisjoint(characters),
+            _PLAIN_MARKS: not _TYPOGRAPHIC.isdisjoint(characters),
             "accents and letters as one character (NFC)": any(normalize("NFC", word) != word for word in spelled),
         }
         remedy = ", ".join(part for part, there in parts.items() if there) or "other words, or leave these out"
@@ -84,11 +88,26 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
             f"no piece ({listed(characters)}) and which it reads byte by byte: their bits are those of spelling; "
             f"write {remedy}"
         )
+    if marked:
+        yield (
+            f"{marked.total():,} of {num_words:,} words, such as {next(iter(marked))!r}, have marks that hardly occur "
+            f"in the training text of {name} ({listed(marks)}), so their bits are very high; write {_PLAIN_MARKS}"
+        )
     if attached and not num_alone and not isinstance(vocabulary, TokenizerVocabulary):
         yield (
             f"{attached.total():,} words, such as {next(iter(attached))!r}, are written together with marks or "
             f"clitics, which {name} has read as words of their own; give {option.format('punctuation')} summed"
         )
+
+
+def _unseen_marks(word: str, vocabulary: Vocabulary) -> set[str]:
+    """Typographic marks of a word that have a piece, but none with which a word ends.
+
+    A vocabulary of subwords may be given characters that its text lacks. A mark that stands as a word in the text
+    gets a piece that ends there.
+    """
+    marks = _TYPOGRAPHIC.intersection(word) if vocabulary.kind == "subword" else ()
+    return {mark for mark in marks if len(vocabulary.encode([mark]).ids) > 1}
 
 
 def _is_spelled(word: str) -> bool:
