@@ -105,8 +105,8 @@ def test_one_call_makes_the_table_of_natural_stories(home: Path, tmp_path: Path)
     run_shell(command, tmp_path, home=home)
     header, *rows = (tmp_path / "natural-stories.tsv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 40
-    models = ("lstm", "transformer", "on_lstm", "ngram_pruned")
-    wanted = {f"surprisal_bits_{model}_open_english{lag}" for model in models for lag in ("", "_lag1", "_lag2")}
+    models = [f"{model}_open_english" for model in ("lstm", "transformer", "on_lstm")] + ["ngram_pruned_open_english_2"]
+    wanted = {f"surprisal_bits_{model}{lag}" for model in models for lag in ("", "_lag1", "_lag2")}
     wanted |= {"story", "position", "mean_rt", "word_length", "zipf_frequency", "zipf_frequency_lag2"}
     assert wanted <= set(header.split("\t"))
 

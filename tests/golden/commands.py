@@ -9,7 +9,7 @@ from functools import partial
 from tests.golden.record import Record
 
 Part = Callable[[Record], None]
-WORDS = ("lstm-gum-open", "ngram-gum-open", "lstm-open-english", "ngram-pruned-open-english", "on-lstm-open-english")
+WORDS = ("lstm-gum-open", "ngram-gum-open", "lstm-open-english", "ngram-pruned-open-english-2", "on-lstm-open-english")
 WORDS += ("palm-open-english", "prpn-open-english", "som-open-english", "transformer-open-english")
 SEARCHED = ("rnng-gum-open", "rnng-open-english", "tg-open-english", "pushdown-open-english")
 PARSERS = ("chart-gum-open", "on-lstm-open-english", "palm-open-english", "prpn-open-english", "som-open-english")

@@ -48,7 +48,7 @@ BRIEF = (
 """What is trained without --full, and how: an RNNG in 90 seconds, in three minutes all of it. Few sentences and a
 narrow beam, as an adaptive one finds all words in doubt after so little training."""
 KIND, BATCH = ("NPZ",), 12
-READERS = ("rnng-open-english", "lstm-open-english", "transformer-open-english", "ngram-pruned-open-english")
+READERS = ("rnng-open-english", "lstm-open-english", "transformer-open-english", "ngram-pruned-open-english-2")
 SMALL_READERS = ("rnng-gum-open", "lstm-gum-open", "ngram-gum-open")
 """Garden paths that are read first, so many sentences at a time that two processes have as much to do; the trained
 models that read them, and those that do without the data package."""

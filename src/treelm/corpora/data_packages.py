@@ -43,7 +43,7 @@ DATA_PACKAGES = (
         models=(
             "chart-gum-open",
             "lstm-open-english",
-            "ngram-pruned-open-english",
+            "ngram-pruned-open-english-2",
             "on-lstm-open-english",
             "palm-open-english",
             "prpn-open-english",

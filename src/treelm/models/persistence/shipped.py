@@ -27,7 +27,7 @@ PURPOSES = {
     "som-open-english": "trees and exact word probabilities: fast",
     "prpn-open-english": "unsupervised trees",
     "on-lstm-open-english": "unsupervised trees, with a lower perplexity than prpn-open-english",
-    "ngram-pruned-open-english": "a small baseline, without syntax",
+    "ngram-pruned-open-english-2": "a small baseline of modern and older text, without syntax",
     "chart-gum-open": "parsing: the best trees and tags; no surprisals",
     "pushdown-open-english": "comparisons: a Transformer with a stack; slow (beam search)",
     "palm-open-english": "comparisons: an LSTM with attention over spans",
