@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import accumulate, compress
 from typing import Literal, Self
 
 from treelm.errors import InputError
@@ -151,87 +150,65 @@ def score_sentence(
     >>> row.matched, row.gold_brackets, row.crossing
     (1, 3, 1)
     """
-    left, right = _KeptWords(gold, parameters), _KeptWords(predicted, parameters)
+    keep = [[tag not in parameters.delete_labels for tag in side.tags] for side in (gold, predicted)]
+    if sum(keep[0]) != sum(keep[1]) > 0:
+        _mend_quotes([_quotes(side, parameters) for side in (gold, predicted)], keep)
+    left, right = gold.over(keep[0]), predicted.over(keep[1])
     status, problem = _comparability(left, right, parameters)
     length = sum(tag not in parameters.delete_labels_for_length for tag in gold.tags)
     row = SentenceRow(number=number, where=predicted.where, status=status, problem=problem, length=length)
     if status != "valid":
         return row
-    gold_spans, predicted_spans = left.spans(), right.spans()
+    gold_spans, predicted_spans = _brackets(left, parameters), _brackets(right, parameters)
     return replace(
         row,
         matched=_num_matched(gold_spans, predicted_spans, parameters),
         gold_brackets=len(gold_spans),
         predicted_brackets=len(predicted_spans),
         crossing=_num_crossing(gold_spans, predicted_spans),
-        words=left.num_words,
-        correct_tags=sum(map(parameters.same_label, left.tags(), right.tags())),
+        words=len(left.words),
+        correct_tags=sum(map(parameters.same_label, left.tags, right.tags)),
     )
 
 
-def _comparability(gold: _KeptWords, predicted: _KeptWords, parameters: Parameters) -> tuple[Status, str | None]:
-    """Align the words of both sides, after quotes are corrected; return a status, and the reason if it is not valid."""
-    for side, name in ((gold.bracketing, "gold"), (predicted.bracketing, "predicted")):
+def _comparability(gold: Bracketing, predicted: Bracketing, parameters: Parameters) -> tuple[Status, str | None]:
+    """Align the words that both sides keep; return a status, and the reason if it is not valid."""
+    for side, name in ((gold, "gold"), (predicted, "predicted")):
         if side.problem is not None:
             return "error", f"the {name} tree cannot be read: {side.problem}"
-    if predicted.num_words == 0:
+    if not predicted.words:
         return "skipped", "the predicted tree has no words after deletion"
-    if gold.num_words != predicted.num_words:
-        _mend_quotes(gold, predicted)
-    if gold.num_words != predicted.num_words:
-        return "error", f"{gold.num_words} gold words but {predicted.num_words} predicted ones after deletion"
-    for gold_word, predicted_word in zip(gold.words(), predicted.words(), strict=True):
+    if len(gold.words) != len(predicted.words):
+        return "error", f"{len(gold.words)} gold words but {len(predicted.words)} predicted ones after deletion"
+    for gold_word, predicted_word in zip(gold.words, predicted.words, strict=True):
         if not parameters.same_word(unescape(gold_word), unescape(predicted_word)):
             return "error", f"gold word {gold_word!r} but predicted word {predicted_word!r}"
     return "valid", None
 
 
-class _KeptWords:
-    """The words of a sentence that are left after deletion, and the brackets over them."""
-
-    def __init__(self, bracketing: Bracketing, parameters: Parameters) -> None:
-        """Delete words by their tags; ``_mend_quotes`` may take some back."""
-        self.bracketing = bracketing
-        self.parameters = parameters
-        self.keep = [tag not in parameters.delete_labels for tag in bracketing.tags]
-
-    @property
-    def num_words(self) -> int:
-        return sum(self.keep)
-
-    def words(self) -> list[str]:
-        return list(compress(self.bracketing.words, self.keep))
-
-    def tags(self) -> list[str]:
-        return list(compress(self.bracketing.tags, self.keep))
-
-    def spans(self) -> list[Span]:
-        """Constituents over the words that stay, in the order in which they open, without deleted and empty ones.
-
-        Labels are cut before their first ``-`` or ``=``.
-        """
-        position = [0, *accumulate(self.keep)]
-        moved = (
-            Span(label.partition("-")[0].partition("=")[0], position[start], position[end])
-            for label, start, end in self.bracketing.spans
-        )
-        return [span for span in moved if span.start < span.end and not self.parameters.deletes_constituent(span.label)]
-
-    def quotes(self) -> list[int]:
-        """Positions of words that may be a quote or something else."""
-        pairs = enumerate(zip(self.bracketing.words, self.bracketing.tags, strict=True))
-        return [i for i, (word, tag) in pairs if word in ("'", '"', "/") and tag in self.parameters.quote_labels]
+def _brackets(kept: Bracketing, parameters: Parameters) -> list[Span]:
+    """The constituents that count, in the order in which they open; labels are cut before their first - or =."""
+    spans = [span._replace(label=span.label.partition("-")[0].partition("=")[0]) for span in kept.spans]
+    return [span for span in spans if not parameters.deletes_constituent(span.label)]
 
 
-def _mend_quotes(gold: _KeptWords, predicted: _KeptWords) -> None:
-    """Keep quotes that one side deletes, if the other side tags them differently and does not (``QUOTE_LABEL``)."""
-    gold_quotes, predicted_quotes = gold.quotes(), predicted.quotes()
-    for theirs in predicted_quotes:
-        index = sum(predicted.keep[:theirs])
-        for ours in gold_quotes:
-            same_place = sum(gold.keep[:ours]) == index
-            if same_place and gold.keep[ours] != predicted.keep[theirs]:
-                gold.keep[ours] = predicted.keep[theirs] = True
+def _quotes(side: Bracketing, parameters: Parameters) -> list[int]:
+    """Positions of words that may be a quote or something else."""
+    pairs = enumerate(zip(side.words, side.tags, strict=True))
+    return [i for i, (word, tag) in pairs if word in ("'", '"', "/") and tag in parameters.quote_labels]
+
+
+def _mend_quotes(quotes: Sequence[Sequence[int]], keep: Sequence[list[bool]]) -> None:
+    """Keep quotes that one side deletes, if the other side tags them differently and does not (``QUOTE_LABEL``).
+
+    ``quotes`` and ``keep`` are of the gold side and of the predicted one.
+    """
+    gold, predicted = keep
+    for theirs in quotes[1]:
+        index = sum(predicted[:theirs])
+        for ours in quotes[0]:
+            if sum(gold[:ours]) == index and gold[ours] != predicted[theirs]:
+                gold[ours] = predicted[theirs] = True
                 break
 
 

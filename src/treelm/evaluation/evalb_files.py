@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,13 @@ class Bracketing:
         if len(tags) != len(self.words):
             raise ValueError(f"{len(tags)} tags for {len(self.words)} words")
         return replace(self, tags=tuple(tags))
+
+    def over(self, keep: Sequence[bool]) -> Bracketing:
+        """The words that are kept, and the constituents that have some of them, over these."""
+        position = [0, *accumulate(keep)]
+        spans = (Span(label, position[start], position[end]) for label, start, end in self.spans)
+        words, tags = tuple(compress(self.words, keep)), tuple(compress(self.tags, keep))
+        return replace(self, words=words, tags=tags, spans=tuple(span for span in spans if span.start < span.end))
 
     @property
     def has_tags(self) -> bool:

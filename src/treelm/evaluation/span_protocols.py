@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from statistics import fmean
 from typing import Literal
 
@@ -241,14 +240,10 @@ def labelled_spans(
     sentence: Bracketing, keep: Sequence[bool], protocol: SpanProtocol
 ) -> Iterator[tuple[tuple[int, int], str]]:
     """The constituents whose spans count, each with its label; those of unary chains all, whatever the protocol."""
-    position = [0, *accumulate(keep)]
-    num_words = position[-1]
-    for label, first, last in sentence.spans:
-        start, end = position[first], position[last]
-        if start < end and not (
-            (protocol.drop_single_words and end - start == 1)
-            or (protocol.drop_whole_sentence and end - start == num_words)
-        ):
+    kept = sentence.over(keep)
+    for label, start, end in kept.spans:
+        is_single, is_whole = end - start == 1, end - start == len(kept.words)
+        if not (protocol.drop_single_words and is_single) and not (protocol.drop_whole_sentence and is_whole):
             yield (start, end), label
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, compress
 from statistics import fmean
 from typing import Literal, get_args
 
@@ -120,7 +119,6 @@ def trivial_trees(
 
 def _kept_tree(sentence: Bracketing, keep: Sequence[bool]) -> Tree | None:
     """The tree over the words that stay, without constituents that have none of them; None if no word stays."""
-    words, place = list(compress(sentence.words, keep)), [0, *accumulate(keep)]
-    spans = [(place[start], place[end], [label]) for label, start, end in reversed(sentence.spans)]
-    inside = [span for span in spans if span[0] < span[1]]
-    return from_spans(words, [*inside, (0, len(words), [""])]) if words else None
+    kept = sentence.over(keep)
+    spans = [(start, end, [label]) for label, start, end in reversed(kept.spans)]
+    return from_spans(kept.words, [*spans, (0, len(kept.words), [""])]) if kept.words else None
