@@ -79,7 +79,7 @@ def ship(run: Path, destination: Path, origin: Origin, *, recipe_file: bytes | N
     check_data(wide, recipe)
     losses = {kind: dev_nats_per_word(lm, recipe) for kind, lm in {"float32": wide, floats: narrowed}.items()}
     metrics = read_metrics(run / METRICS) if (run / METRICS).exists() else []
-    results = [judgement.result for judgement in evaluate_run(partial, recipe, protocols=(PLAIN,))]
+    results = evaluate_run(partial, recipe, protocols=(PLAIN,))
     write_atomically(partial / EXPECTED, encode_json(expected_scores(narrowed, _sentences(recipe.data))))
     figures = {
         "origin": {**vars(origin), "treelm": __version__},

@@ -62,7 +62,7 @@ def test_data_that_a_model_was_trained_on_are_called_so(
     with caplog.at_level(logging.WARNING):
         (found,) = evaluate_run(run, recipe, EvaluationSettings(data=(file,)))
     said = with_data if has_training_data else without
-    notes = summary_row(found.result)["notes"]
+    notes = summary_row(found)["notes"]
     assert isinstance(notes, str)
     assert notes.startswith(said) if said else "training data" not in notes
     assert [said in message for message in caplog.messages if "training data" in message] == [True] * bool(said)

@@ -18,7 +18,7 @@ from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.evaluation import evaluate
-from treelm.evaluation.evaluate import Evaluation, evaluate_run, evaluate_sentences
+from treelm.evaluation.evaluate import evaluate_run, evaluate_sentences
 from treelm.evaluation.report import EvaluationResult, summary_row
 from treelm.evaluation.settings import EvaluationSettings
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, static_labels
@@ -49,7 +49,7 @@ def files(tmp_path: Path) -> list[str]:
 def test_som_on_dependency_trees(files: list[str]) -> None:
     network = worlds.som().eval()
     sentences = list(read_sentences(files[1]))
-    result = evaluate_sentences(network, sentences, split="good").result
+    result = evaluate_sentences(network, sentences, split="good")
     row = summary_row(result)
     log_probs = np.concatenate([score.log_probs for score in network.score([one.words for one in sentences])])
     assert row["perplexity_per_word_with_end"] == pytest.approx(math.exp(-log_probs.mean()))
@@ -66,7 +66,7 @@ def test_som_on_dependency_trees(files: list[str]) -> None:
     assert any(name.startswith("unlabeled_f1_corpus, no-punctuation") for name in row)
 
 
-Evaluate = Callable[..., list[Evaluation]]
+Evaluate = Callable[..., list[EvaluationResult]]
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> Evaluate:
 
 def test_skipped_sentences_count_by_file(files: list[str], evaluated: Evaluate) -> None:
     skipped: list[InputError] = []
-    results = [one.result for one in evaluated(worlds.som(), files, skipped=skipped, protocols=())]
+    results = evaluated(worlds.som(), files, skipped=skipped, protocols=())
     assert [(one.num_sentences, one.num_skipped) for one in results] == [(4, 1), (3, 0)]
     with pytest.raises(InputError, match=r"bad\.conllu:1"):
         evaluated(worlds.som(), files, protocols=())
@@ -100,7 +100,7 @@ def test_the_builder_of_trees_is_chosen_and_named(files: list[str], evaluated: E
     trees = {}
     for builder in ("unbiased", "biased"):
         (found,) = evaluated(prpn(seed=1), files[1:], tree_builder=builder)
-        assert f"trees are built from distances by the {builder} builder" in found.result.all_notes()
+        assert f"trees are built from distances by the {builder} builder" in found.all_notes()
         trees[builder] = [one.tree for one in found.analyses]
     network = prpn(seed=1).eval()
     network.tree_builder = "biased"
@@ -110,7 +110,7 @@ def test_the_builder_of_trees_is_chosen_and_named(files: list[str], evaluated: E
 
 
 def test_hard_gates_are_asked_for_and_told(files: list[str], evaluated: Evaluate) -> None:
-    soft, hard = (evaluated(prpn(variant="released"), files[1:], hard_gates=one)[0].result for one in (False, True))
+    soft, hard = (evaluated(prpn(variant="released"), files[1:], hard_gates=one)[0] for one in (False, True))
     assert "gates are 0 or 1: distances are compared at an infinite temperature" in hard.all_notes()
     assert hard.perplexities != soft.perplexities
     assert hard.spans == soft.spans

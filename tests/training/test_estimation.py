@@ -27,12 +27,12 @@ def test_the_packaged_recipe_gives_a_run_that_is_evaluated_like_any_other(tmp_pa
     assert all(line["cpu_seconds"] > 0 for line in lines)
     recipe = load_run_recipe(run, ("evaluation.splits=['dev']", "evaluation.max_sentences=50"))
     judgement = evaluate_run(run, recipe)[0]
-    bits = judgement.result.perplexities[0].value
+    bits = judgement.perplexities[0].value
     nats = -sum(score.log_probs.sum() for score in model.score([one.words for one in judgement.sentences]))
     ends = len(judgement.sentences)
     assert bits == pytest.approx(np.exp(nats / (sum(len(one.words) for one in judgement.sentences) + ends)))
     assert bits < 0.5 * len(model.vocabulary)
-    assert not judgement.result.spans
+    assert not judgement.spans
 
 
 @pytest.mark.parametrize("setting", ["training.max_minutes=1", "training.learning_rate=0.1", "training.batches=stream"])

@@ -16,7 +16,7 @@ from treelm.io.atomic import check_output_path
 from treelm.io.terminal import log, progress_bar
 
 if TYPE_CHECKING:
-    from treelm.evaluation.evaluate import Evaluation
+    from treelm.evaluation.report import EvaluationResult
     from treelm.training.recipe import Recipe
 
 _OF_FILES = ("run", "gold", "predicted", "params", "sentences", "json")
@@ -85,10 +85,9 @@ def _evaluate_run(options: Arguments) -> int:
     options.note_lost_widths(options.run, system_class(recipe.model.system))
     skipped = skip_list(options)
     with progress_bar("evaluating", None) as advance:
-        evaluations = evaluate_run(Path(options.run), recipe, options, skipped=skipped, on_sentence=advance)
-    for evaluation in evaluations if options.trees else ():
-        _write_trees(evaluation, tree_files)
-    results = [one.result for one in evaluations]
+        results = evaluate_run(Path(options.run), recipe, options, skipped=skipped, on_sentence=advance)
+    for result in results if options.trees else ():
+        _write_trees(result, tree_files)
     if options.summary:
         write_summary(results, Path(options.summary))
         log(f"wrote {options.summary}")
@@ -120,16 +119,16 @@ def _check_files(options: Arguments, recipe: Recipe) -> dict[tuple[str, str], Pa
     return trees
 
 
-def _write_trees(evaluation: Evaluation, files: dict[tuple[str, str], Path]) -> None:
+def _write_trees(result: EvaluationResult, files: dict[tuple[str, str], Path]) -> None:
     from treelm.trees.brackets import format_tree
 
     trees = {
-        "gold": [format_tree(one.tree, one.tags) for one in evaluation.sentences if one.tree is not None],
-        "predicted": [format_tree(one.tree) for one in evaluation.analyses if one.tree is not None],
+        "gold": [format_tree(one.tree, one.tags) for one in result.sentences if one.tree is not None],
+        "predicted": [format_tree(one.tree) for one in result.analyses if one.tree is not None],
     }
     for kind, lines in trees.items():
         if lines:  # if there are none, the notes say why
-            path = files[evaluation.result.split, kind]
+            path = files[result.split, kind]
             path.parent.mkdir(parents=True, exist_ok=True)
             with open_output(str(path)) as out:
                 out.write("\n".join(lines) + "\n")

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -74,15 +74,6 @@ _LEAST_SHARE = 0.01
 NO_GOLD = "these sentences have no gold trees, so no F1"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """The metrics of a split or file, with the sentences and analyses from which they were computed."""
-
-    result: EvaluationResult
-    sentences: tuple[Sentence, ...]
-    analyses: tuple[Analysis, ...]
-
-
 def evaluate_sentences(
     lm: LanguageModel,
     sentences: Iterable[Sentence],
@@ -96,7 +87,7 @@ def evaluate_sentences(
     on_sentence: Callable[[], None] = lambda: None,
     analyse: Task[Analysis] = LanguageModel.analyse,
     compute: Compute = in_process,
-) -> Evaluation:
+) -> EvaluationResult:
     """Compute perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
 
     ``skipped`` collects the errors of sentences that are left out; without it, the first one is raised.
@@ -134,15 +125,15 @@ def evaluate_sentences(
         perplexities=(perplexity(scores),) if scores else (),
         coverage=Coverage.of(lm.vocabulary, counts, scores),
         notes=tuple(notes),
+        sentences=evaluated,
+        analyses=analyses,
     )
     if scores and (not trees or evaluated[0].tree is None or all(map(is_unparsed, map(gold_bracketing, evaluated)))):
-        result = replace(result, notes=(*notes, NO_GOLD)) if trees else result
-    else:
-        gold, labels = [*map(gold_bracketing, evaluated)], lm.labels if has(lm, Parser) and lm.predicts_labels else ()
-        found = score_parses(gold, trees, labels=labels, protocols=protocols, baselines=baselines)
-        found["notes"] = (*notes, *found["notes"])
-        result = replace(result, **found, own=lm.own_metrics(evaluated) if isinstance(lm, OwnMetrics) else {})
-    return Evaluation(result=result, sentences=evaluated, analyses=analyses)
+        return replace(result, notes=(*notes, NO_GOLD)) if trees else result
+    gold, labels = [*map(gold_bracketing, evaluated)], lm.labels if has(lm, Parser) and lm.predicts_labels else ()
+    found = score_parses(gold, trees, labels=labels, protocols=protocols, baselines=baselines)
+    found["notes"] = (*notes, *found["notes"])
+    return replace(result, **found, own=lm.own_metrics(evaluated) if isinstance(lm, OwnMetrics) else {})
 
 
 def score_parses(
@@ -201,7 +192,7 @@ def evaluate_run(
     baselines: bool = True,
     scores: bool = True,
     on_sentence: Callable[[], None] = lambda: None,
-) -> list[Evaluation]:
+) -> list[EvaluationResult]:
     """Evaluate a trained run on the splits of its recipe, or on the files that the settings name.
 
     ``recipe`` is that of the run as the settings change it (``changed_recipe``). ``skipped`` collects the errors of
@@ -249,19 +240,15 @@ def evaluate_run(
                 on_error = recipe.data.on_error if skipped is None else "skip"
                 text = prepared([path], options=options, on_error=on_error, max_sentences=config.max_sentences)
                 stream = evaluate_stream(lm, text, recipe, split=name)
-                if evaluation is None:
-                    evaluation = Evaluation(result=stream, sentences=tuple(text.sentences()), analyses=())
-                    if skipped is not None:
-                        skipped += text.skipped
-                else:
-                    evaluation = replace(evaluation, result=evaluation.result.with_stream(stream))
+                if evaluation is None and skipped is not None:
+                    skipped += text.skipped
+                evaluation = stream if evaluation is None else evaluation.with_stream(stream)
             assert evaluation is not None
             learned = _training_note(lm, trained_on, path, options, [one.words for one in evaluation.sentences])
             for note in learned:
                 _logger.warning("%s: %s", name, note)
             searched = str(lm.search) if isinstance(lm, Searching) else ""
-            result = replace(evaluation.result, search=searched, notes=(*learned, *evaluation.result.notes))
-            found.append(replace(evaluation, result=result))
+            found.append(replace(evaluation, search=searched, notes=(*learned, *evaluation.notes)))
     return found
 
 

@@ -82,7 +82,7 @@ def evaluate(
     recipe = asked.changed_recipe(recipe_of_model(run))
     with _no_bar() if quiet else progress_bar("evaluating", None) as advance:
         left_out = skipped if asked.on_error == "skip" else None
-        results = [one.result for one in evaluate_run(Path(run), recipe, asked, skipped=left_out, on_sentence=advance)]
+        results = evaluate_run(Path(run), recipe, asked, skipped=left_out, on_sentence=advance)
     for error in skipped:
         warnings.warn(f"left out: {error}", stacklevel=2)
     frame = pd.DataFrame([summary_row(result) for result in results])

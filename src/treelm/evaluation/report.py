@@ -17,6 +17,8 @@ from treelm.models.perplexity import UNCONVERGED, Coverage, Perplexity
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from treelm.corpora.sentence import Sentence
+    from treelm.models.base import Analysis
 
 MOST_COLUMNS = 3  # splits or files that have a column each; more have a row each
 _RULE = "=" * 76
@@ -50,6 +52,8 @@ class EvaluationResult:
     own: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # such as where the corpus's trees come from
     search: str = ""  # such as "beam 20/10/1"; empty for systems that score without a search
+    sentences: tuple[Sentence, ...] = ()
+    analyses: tuple[Analysis, ...] = ()  # of the sentences, from which the metrics were computed; empty for a stream
 
     @property
     def is_upper_bound(self) -> bool:

@@ -34,7 +34,7 @@ from treelm.evaluation.comparison.metrics import (
 )
 from treelm.evaluation.comparison.settings import Materials, Settings
 from treelm.evaluation.evalb_files import gold_bracketing
-from treelm.evaluation.evaluate import Evaluation, evaluate_run, is_unparsed
+from treelm.evaluation.evaluate import evaluate_run, is_unparsed
 from treelm.evaluation.human import sap, ucl
 from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.garden_paths import effect_values, measure_effects
@@ -175,7 +175,7 @@ class Measurement:
         )
 
     def _evaluate(self, gold: GoldTrees, advance: Advance) -> dict[str, Any]:
-        (evaluated,) = evaluate_run(
+        (result,) = evaluate_run(
             self._run,
             self._recipe,
             EvaluationSettings(
@@ -186,9 +186,9 @@ class Measurement:
             protocols=[PROTOCOLS[one] for one in self._settings.protocol],
             on_sentence=advance,
         )
-        lm, result = self._lm, evaluated.result
+        lm = self._lm
         needs_trees = has(lm, TreeConditioned)
-        speed = _scoring_speed(lm, evaluated.sentences) if lm.predicts_words and not needs_trees else None
+        speed = _scoring_speed(lm, result.sentences) if lm.predicts_words and not needs_trees else None
         num_parameters = sum(parameter.numel() for parameter in lm.parameters()) or None  # n-grams have none
         return {
             "system": lm.system,
@@ -196,7 +196,7 @@ class Measurement:
             "weights": self._weights,
             "recipe": _recipe_hash(self._recipe),
             "vocabulary": lm.vocabulary.fingerprint(),
-            "text": json_hash([sentence.words for sentence in evaluated.sentences]),
+            "text": json_hash([sentence.words for sentence in result.sentences]),
             "split": result.split,
             "num_sentences": result.num_sentences,
             "num_words": result.num_words,
@@ -204,7 +204,7 @@ class Measurement:
             "is_upper_bound": result.is_upper_bound if result.perplexities else None,
             "gold_trees": gold if result.spans else None,
             "scoring_threads": torch.get_num_threads(),
-            "units": to_plain(unit_sums(evaluated)),
+            "units": to_plain(unit_sums(result)),
             "notes": [*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)],
             "values": known({"parameters": num_parameters, "scoring_words_per_second": speed, **_values_of(result)}),
         }
@@ -303,12 +303,12 @@ def _named(values: Mapping[str, T], of: str) -> dict[str, T]:
     return {f"{name}, {of}": value for name, value in values.items()}
 
 
-def unit_sums(evaluated: Evaluation) -> UnitSums:
+def unit_sums(result: EvaluationResult) -> UnitSums:
     """Add up the bits and the spans of each document, which are what a bootstrap draws.
 
     Where documents are fewer than ``FEWEST_UNITS``, or single sentences, sums are by sentence.
     """
-    sentences, result = evaluated.sentences, evaluated.result
+    sentences = result.sentences
     of_documents, units = np.unique([one.document for one in sentences], return_inverse=True)
     by_document = FEWEST_UNITS <= len(of_documents) < len(sentences)
     units = units if by_document else np.arange(len(sentences))
@@ -318,7 +318,7 @@ def unit_sums(evaluated: Evaluation) -> UnitSums:
         sums = (np.bincount(of, column, units.max() + 1).tolist() for column in zip(*rows, strict=True))
         return tuple(zip(*sums, strict=True))
 
-    scored = [perplexity([one.score]) for one in evaluated.analyses if one.score is not None]
+    scored = [perplexity([one.score]) for one in result.analyses if one.score is not None]
     spans = {
         one.protocol: by_unit(
             parsed, [(row.matched, row.gold_brackets, row.predicted_brackets) for row in one.total.rows]

@@ -90,8 +90,8 @@ class Evaluate(SearchOptions, OnTreebank):
                 scores=self.perplexity,
                 baselines=False,  # rows of the table's own, from ``of_data``: once, not for each run
             )
-        notes = (*_notes(evaluated.result), *self.notes(subject.root, subject.data, config))
-        return Measured(values=dict(_values(evaluated.result)), notes=notes)
+        notes = (*_notes(evaluated), *self.notes(subject.root, subject.data, config))
+        return Measured(values=dict(_values(evaluated)), notes=notes)
 
     def of_treebank(self, config: DataConfig) -> Baselines:
         """Score trivial trees, and the binary upper bound."""
