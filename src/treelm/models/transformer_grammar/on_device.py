@@ -9,6 +9,8 @@ Shapes: n new rows, of which the first c are closed constituents, W places of a 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -33,14 +35,15 @@ from treelm.models.transformer_grammar.trees import NONE, Stack
 from treelm.trees.transitions import FIRST_NT, REDUCE
 
 # Columns of integers of a row. Names that ``arena.py`` has too mean the same, but OPENED is a place on the stack.
-OPENED, LABEL, NUM_CONSECUTIVE, TOP, DEPTH, HEIGHT, PLACE, NUM_CHILDREN = range(NUM_COMMON, NUM_COMMON + 8)
+OPENED, LABEL, NUM_CONSECUTIVE, TOP, DEPTH, NUM_CHILDREN = range(NUM_COMMON, NUM_COMMON + 6)
+HEIGHT, PLACE = NUM_COMMON + 6, NUM_COMMON + 7  # also the places of a row in its two lists
 NUM_COLUMNS = NUM_COMMON + 8
-STACK = 0  # of the lists; what is seen is in the last one
+STACK = 0  # the first list; what is seen is in the last one
 
 _MEASURES = {"depth": DEPTH, "height": HEIGHT, "place": PLACE}
 
 
-class DeviceGrammar(DeviceAttention):
+class DeviceGrammar(DeviceAttention, ABC):
     """What both orders of actions have in common; a ``DeviceMachine``."""
 
     def __init__(self, weights: SearchWeights, num_actions: int, starts: Tensor | None) -> None:
@@ -64,20 +67,15 @@ class DeviceGrammar(DeviceAttention):
             tokens=weights.tokens,
         )
         self._ends_word = torch.from_numpy(weights.ends_word).to(weights.tokens.device)
-        self._prepare()
         vectors = weights.marks[:1] if starts is None else weights.marks[:1] + starts.to(weights.marks)
         self._num_initial = len(vectors)
         items = torch.zeros((len(vectors), NUM_COLUMNS), dtype=torch.int64, device=vectors.device)
         items[:, [OPENED, LABEL]], items[:, TOP], items[:, NUM_NEEDED] = NONE, EMPTY, 1
         self._push(items, vectors, torch.zeros_like(items[:, 0]))
 
-    def _prepare(self) -> None:
-        """Prepare what ``_next_log_probs`` needs."""
-        raise NotImplementedError
-
+    @abstractmethod
     def _next_log_probs(self, items: Tensor, outputs: Tensor) -> Tensor:
         """log p of every action after rows with these integers and outputs: (n, A)."""
-        raise NotImplementedError
 
     def shift(self, tops: Tensor, tokens: Tensor) -> Tensor:
         """The rows after SHIFT of one token each: (n,)."""
@@ -88,9 +86,9 @@ class DeviceGrammar(DeviceAttention):
         self._lengthen()
         return self._push(new, self._weights.tokens[tokens], tops, looks_back=True)
 
+    @abstractmethod
     def _count_word(self, new: Tensor, ends_word: Tensor) -> None:
         """Change the integers of new rows of tokens, some of which end words."""
-        raise NotImplementedError
 
     def _pushed_on(self, tops: Tensor) -> Tensor:
         """The integers of a new row on each of these rows, if nothing is taken off the stack."""
@@ -115,30 +113,25 @@ class DeviceGrammar(DeviceAttention):
             vectors = torch.cat([self._composed(tops[:num_closed], items[:num_closed], closed), vectors[num_closed:]])
         again = num_closed if config.composition == "internal" else 0
         own = first + torch.arange(len(items) + again, device=tops.device)[:, None]
-        height, old = items[:, HEIGHT, None], self._lists[:, STACK][tops] if first else own
-        before = self._items[tops[:again], HEIGHT, None]
         self._reserve(len(own))
         looking = items[:again].clone()
         looking[:, PLACE] += 1
         self._items[first : first + len(own)] = torch.cat([items, looking])
-        stack = old.where(places < height, 0).where(places != height, own[: len(items)])
-        seen, last = stack, height
-        if self._lists.shape[1] > 1:
-            last = items[:, PLACE, None]
-            before_it = self._lists[:, -1][tops] if first else own
-            seen = before_it.where(places < last, 0).where(places != last, own[: len(items)])
+        old, ends = self._lists[tops], items[:, HEIGHT : HEIGHT + self._lists.shape[1], None]
+        lists = old.where(places < ends, 0).where(places != ends, own[: len(items), None])
         # COMPOSE sees its parts and itself; STACK sees what is seen from now on, COMPOSE included, and itself.
-        composing = old[:again].where(places != before + 1, own[:again])
-        lists = torch.cat([composing, seen[again:], seen[:again].where(places != last[:again] + 1, own[len(items) :])])
-        begin = torch.cat([height[:again], torch.zeros_like(own[again:])])
-        end = torch.cat([before + 1, last[again:], last[:again] + 1])
+        now, last, behind = lists[:, -1], ends[:, -1], self._items[tops[:again], HEIGHT, None] + 1
+        composing = old[:again, STACK].where(places != behind, own[:again])
+        seen = torch.cat([composing, now[again:], now[:again].where(places != last[:again] + 1, own[len(items) :])])
+        begin = torch.cat([ends[:again, STACK], torch.zeros_like(own[again:])])
+        end = torch.cat([behind, last[again:], last[:again] + 1])
         hidden = ((places < begin) | (places > end))[:, None]
         if config.structured_heads:
             hidden = ~seen_by_heads(~hidden, items[:, OPENED, None], places[None], config.num_heads)[:, :, 0]
         where = self._items[:, _MEASURES[config.positions]]
-        distance = relative(where[first : first + len(own), None] - where[lists], config)
+        distance = relative(where[first : first + len(own), None] - where[seen], config)
         factors = self._weights.value_factors if looks_back else None
-        outputs = self._attend(torch.cat([vectors, vectors[:again]]), lists, hidden, [distance], factors)
+        outputs = self._attend(torch.cat([vectors, vectors[:again]]), seen, hidden, [distance], factors)
         outputs = torch.cat([outputs[len(items) :], outputs[again : len(items)]])
         items[:, NUM_BEFORE] = last[:, 0]
         parts = {-1: outputs}
@@ -146,8 +139,7 @@ class DeviceGrammar(DeviceAttention):
             parts[-3] = vectors
         if self._weights.pointer is not None:
             parts[-2] = self._weights.pointer.key(outputs)
-        kinds = torch.stack([stack, seen], 1)[:, : self._lists.shape[1]]
-        return self._append(items, kinds, self._next_log_probs(items, outputs), parts)
+        return self._append(items, lists, self._next_log_probs(items, outputs), parts)
 
     def _composed(self, tops: Tensor, items: Tensor, labels: Tensor) -> Tensor:
         """External composition: the vectors of constituents (c, D) with these vectors of labels (c, D)."""
@@ -169,12 +161,9 @@ class DeviceTopDown(DeviceGrammar):
 
     def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
         """Start with START alone. ``starts``: see ``DeviceGrammar``."""
+        self._valid = ValidActions(weights.config.rule, weights.num_labels, weights.tokens.device)
         super().__init__(weights, FIRST_NT + weights.num_labels, starts)
         self.num_groups = BINARY_GROUPS if weights.config.rule.is_binary else 1
-
-    def _prepare(self) -> None:
-        weights = self._weights
-        self._valid = ValidActions(weights.config.rule, weights.num_labels, weights.tokens.device)
 
     def _next_log_probs(self, items: Tensor, outputs: Tensor) -> Tensor:
         state = [items[:, column] for column in (NUM_OPEN, NUM_CONSECUTIVE, TOP, IN_WORD)]
@@ -239,20 +228,18 @@ class DeviceBottomUp(DeviceGrammar):
     def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
         """Start with START alone. ``starts``: see ``DeviceGrammar``."""
         self._first_reach = FIRST_REDUCE + weights.num_labels
+        config, device = weights.config, weights.tokens.device
+        # All cases of the rule of ``bottom_up.py``, and whether the item on top may become a constituent by itself.
+        self._sizes = (config.max_stack + 1, 4, config.max_unary + 2, 2)
+        cases = torch.cartesian_prod(*map(torch.arange, self._sizes)).numpy()
+        stack = Stack(cases[:, 0], cases[:, 1], cases[:, 2], cases[:, 3] == 1)
+        self._valid = torch.from_numpy(valid_bottom_up(config, stack, weights.num_labels)).to(device)
+        self._may_be_unary = torch.from_numpy(may_be_unary(config, stack)).to(device)
         super().__init__(weights, self._first_reach + weights.config.max_reach + 1, starts)
         self.ends_by_closing = False
         actions = torch.arange(self.num_actions, device=weights.tokens.device)
         makes = actions >= (self._first_reach if weights.config.has_reach else FIRST_REDUCE)
         self.num_closed = (makes & (actions < self.num_actions - 1)).long()
-
-    def _prepare(self) -> None:
-        config, device = self._weights.config, self._weights.tokens.device
-        # All cases of the rule of ``bottom_up.py``, and whether the item on top may become a constituent by itself.
-        self._sizes = (config.max_stack + 1, 4, config.max_unary + 2, 2)
-        cases = torch.cartesian_prod(*map(torch.arange, self._sizes)).numpy()
-        stack = Stack(cases[:, 0], cases[:, 1], cases[:, 2], cases[:, 3] == 1)
-        self._valid = torch.from_numpy(valid_bottom_up(config, stack, self._weights.num_labels)).to(device)
-        self._may_be_unary = torch.from_numpy(may_be_unary(config, stack)).to(device)
 
     def _case(self, items: Tensor) -> Tensor:
         """The rows of the tables of the rule for rows with these integers: (n,)."""
