@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tests.models.pushdown.plain import PlainPushdown
 from tests.models.pushdown.worlds import build_pushdown
 from tests.models.rnng.worlds import Tokens
-from tests.models.search.exhaustive import assert_all_derivations_are_found
+from tests.models.search.exhaustive import assert_all_derivations_are_found, run
 from tests.models.search.same_on_device import assert_same_on_device, waits_and_kernels
 from treelm.models.layers.devices import computing
 from treelm.models.search import on_device
@@ -44,3 +45,12 @@ def test_it_waits_once_a_word_and_starts_as_many_kernels_for_many_sentences() ->
     few, many = waits_and_kernels(model, num_words=2)
     assert few[0] == many[0] == 2
     assert many[1] <= 1.5 * few[1]
+
+
+def test_a_beam_may_run_dry() -> None:
+    model = build_pushdown(Tokens(5, 1), seed=38, num_layers=1, max_stack=4)
+    settings: dict[str, Any] = {"threshold": 1.5, "action_beam": 5, "word_beam": 2}
+    tokens = [0, 4, 0, 1, 4, 0, 4, 0]
+    assert run(model, [tokens], **settings)[0].log_masses[-1] == -np.inf
+    assert_same_on_device(model, [tokens, tokens[:3]], **settings)
+    assert_same_on_device(model, [tokens], **settings)

@@ -15,6 +15,7 @@ from tests.models.transformer_grammar.plain_bottom_up import plain_of
 from tests.models.transformer_grammar.worlds import PLM, VARIANTS, build_grammar
 from treelm.models.layers.devices import computing
 from treelm.models.search import on_device
+from treelm.models.search.config import SearchConfig
 
 TINY = {"max_open": 2, "max_consecutive": 2, "max_stack": 2, "max_unary": 1}
 
@@ -69,3 +70,19 @@ def test_it_waits_twice_a_word_and_starts_as_many_kernels_for_many_sentences() -
     few, many = waits_and_kernels(model, num_words=1)
     assert few[0] == many[0] == 2
     assert many[1] <= 1.5 * few[1]
+
+
+def test_as_many_sentences_are_searched_at_once_as_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build_grammar(Tokens(12), 2, seed=5, num_layers=1, max_open=3, max_consecutive=2)
+    machine, settings = model.searchable().on_device, SearchConfig(action_beam=4, word_beam=2)
+    assert machine is not None
+    with computing(in_few_calls=True):
+        a_place = 16 * machine().row_bytes + 64 * 4  # four actions
+        # Integers, keys and values, output, log probabilities, one list.
+        assert machine().row_bytes == 8 * (12 + 2 * 6 + 6 + 4 + 16)
+    for free, number in ((1, 1), (2 * 4 * a_place * 3 + 1, 3), (1 << 60, 1024)):
+        monkeypatch.setattr(on_device, "free_memory", lambda device, free=free: free)
+        with computing(in_few_calls=True):
+            assert on_device.sentences_at_once(machine(), settings, torch.device("cpu")) == number
+    monkeypatch.setattr(on_device, "free_memory", lambda device: 2 * 4 * a_place * 2)
+    assert_same_on_device(model, [[3, 1], [2], [6, 5], [3, 2]], action_beam=4, word_beam=2)

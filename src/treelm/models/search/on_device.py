@@ -176,7 +176,7 @@ def sentences_at_once(machine: DeviceMachine, settings: SearchConfig, device: to
     """How many sentences fit into half of the free memory if each has a full beam at every step."""
     a_place = _STEPS * machine.row_bytes + 8 * 8 * machine.num_actions
     places = settings.beam.action_beam * machine.num_groups
-    return max(settings.batch_size, min(_MOST_SENTENCES, free_memory(device) // 2 // (places * a_place)))
+    return max(1, min(_MOST_SENTENCES, free_memory(device) // 2 // (places * a_place)))
 
 
 def compact(mask: Tensor, room: int) -> tuple[Tensor, Tensor]:
@@ -444,7 +444,8 @@ class DeviceBeam:
         index = to_device(np.flatnonzero(scores > -np.inf), self._device)
         rows = kept.slots.top.flatten()[index]
         tops = torch.zeros_like(kept.slots.top).flatten()
-        tops[index] = self.machine.shift(needed[rows] - 1, tokens[index // kept.slots.score.shape[1]])
+        if len(index):
+            tops[index] = self.machine.shift(needed[rows] - 1, tokens[index // kept.slots.score.shape[1]])
         self._slots = kept.slots._replace(top=tops.view_as(kept.slots.top))
         actions = torch.cat([kept.actions, torch.where(kept.slots.score > -torch.inf, SHIFT, -1)[..., None]], 2)
         self._words.append((actions.to(torch.int16), self._origin.gather(1, kept.source)))
