@@ -80,20 +80,20 @@ class DeviceStacks(DeviceRows):
         initial = weights.initial if starts is None else weights.initial + starts.to(weights.initial)
         device, size = initial.device, weights.direction_size
         self._num_initial, self._num_read = len(initial), 0
-        self._labels = _product(self._inputs, weights.labels)
+        self._labels = self._inputs(weights.labels)
         zero = weights.labels.new_zeros(len(weights.labels), size)
         self._opened, self._from_last = (zero, zero), (zero, zero)
         if isinstance(weights.composition, LSTMComposition):
             none = torch.zeros_like(self._labels[:, 4 * weights.hidden_size :])
             self._opened = cell_forward(self._labels[:, 4 * weights.hidden_size :], none, zero)[:2]
-            self._from_last = cell_forward(_product(self._directions[1], weights.labels), none, zero)[:2]
+            self._from_last = cell_forward(self._directions[1](weights.labels), none, zero)[:2]
         items = torch.zeros((len(initial), NUM_COLUMNS), dtype=torch.int64, device=device)
         items[:, REFERENCES] = torch.arange(len(initial), device=device)[:, None]
         items[:, TOP], items[:, NUM_NEEDED] = EMPTY, 1
         nothing = [initial.new_zeros(len(initial), part.stop - part.start) for part in self._columns]
         self._reserve(len(initial))
         self._floats.zero_()
-        self._push(items, initial, _product(self._inputs, initial), nothing[1:3], is_first=True)
+        self._push(items, initial, self._inputs(initial), nothing[1:3], is_first=True)
 
     def shift(self, tops: Tensor, tokens: Tensor) -> Tensor:
         """The rows after SHIFT of one token each: (n,)."""
@@ -182,7 +182,7 @@ class DeviceStacks(DeviceRows):
                 new = self._extended(0, forward, child, lengths[: len(child)] > step)
                 states[step] = torch.cat([new, states[step]], 1)
             vectors = self._attended(tops, labels, lengths, states)
-        return _product(_present(self._weights.composed), vectors).relu_()
+        return _present(self._weights.composed)(vectors).relu_()
 
     def _extended(self, direction: int, state: list[Tensor], items: Tensor, present: Tensor) -> Tensor:
         """One step of a composition LSTM on the vectors of items (n,), for the first n rows of ``state``.
@@ -190,8 +190,8 @@ class DeviceStacks(DeviceRows):
         Rows that are present are changed in place. Returns the hidden states (n, size) after the step.
         """
         before = [part[: len(items)] for part in state]
-        gates = _product(self._directions[direction], self._get(0, items))
-        after = cell_forward(gates, _product(self._recurrent[direction], before[0]), before[1])[:2]
+        gates = self._directions[direction](self._get(0, items))
+        after = cell_forward(gates, self._recurrent[direction](before[0]), before[1])[:2]
         for old, new in zip(before, after, strict=True):
             old.copy_(new.where(present[:, None], old))
         return after[0]
@@ -200,7 +200,7 @@ class DeviceStacks(DeviceRows):
         """Gated attention over the states of children, the last first: (n, E). See ``composition.py``."""
         attention = self._weights.attention
         assert attention is not None
-        query = _product(attention.query, torch.cat([attention.label_query[labels], self._get(-1, tops)], 1))
+        query = attention.query(torch.cat([attention.label_query[labels], self._get(-1, tops)], 1))
         padded = query.new_zeros(len(tops), len(states), query.shape[1])
         for step, one in enumerate(states):
             padded[: len(one), step] = one
@@ -208,7 +208,7 @@ class DeviceStacks(DeviceRows):
         scores = (padded @ query[..., None])[..., 0].masked_fill(~present, -torch.inf)
         attended = (scores.softmax(1)[:, None] @ padded)[:, 0]
         t = attention.label_vector[labels]
-        gate = _product(attention.gate, torch.cat([t, attended], 1)).sigmoid_()
+        gate = attention.gate(torch.cat([t, attended], 1)).sigmoid_()
         return attended.lerp(t, gate)
 
     def _push_child(self, items: Tensor, vectors: Tensor) -> Tensor:
@@ -217,11 +217,11 @@ class DeviceStacks(DeviceRows):
         items[:, SIBLING], items[:, LAST] = items[:, LAST], new_rows
         items[:, NUM_CHILDREN] += 1
         items[:, NUM_BEFORE] += 1
-        inputs, under = _product(self._inputs, vectors), items[:, UNDER].where(items[:, TOP] != WORD, items[:, BELOW])
+        inputs, under = self._inputs(vectors), items[:, UNDER].where(items[:, TOP] != WORD, items[:, BELOW])
         state = [self._get(part, under) for part in (1, 2)]
         if self._composes:
             gates = inputs[:, 4 * self._weights.hidden_size :]
-            state = list(cell_forward(gates, _product(self._recurrent[0], state[0]), state[1])[:2])
+            state = list(cell_forward(gates, self._recurrent[0](state[0]), state[1])[:2])
         return self._push(items, vectors, inputs, state)
 
     def _push(
@@ -235,13 +235,13 @@ class DeviceStacks(DeviceRows):
         from_input, parts = inputs[:, : 4 * weights.hidden_size], [vectors, *state]
         for layer, hidden in enumerate(self._hidden):
             before, cell = self._get(3 + 2 * layer, below), self._get(4 + 2 * layer, below)
-            parts += cell_forward(from_input, _product(hidden, before), cell)[:2]
+            parts += cell_forward(from_input, hidden(before), cell)[:2]
             if layer < len(self._deeper):
-                from_input = _product(self._deeper[layer], parts[-2])
-        outputs = _product(weights.output, parts[-2]).relu_()
+                from_input = self._deeper[layer](parts[-2])
+        outputs = weights.output(parts[-2]).relu_()
         only_child = items[:, UNDER] == items[:, OPENED]
         valid = self._valid(*(items[:, one] for one in (NUM_OPEN, NUM_CONSECUTIVE, TOP, IN_WORD)), only_child)
-        log_probs = masked_log_softmax(_product(weights.actions, outputs)[:, : self.num_actions], valid)
+        log_probs = masked_log_softmax(weights.actions(outputs)[:, : self.num_actions], valid)
         self._reserve(0 if is_first else len(items))
         rows = slice(first, first + len(items))
         self._items[rows], self._floats[rows], self._log_probs[rows] = items, torch.cat([*parts, outputs], 1), log_probs
@@ -264,11 +264,6 @@ class DeviceStacks(DeviceRows):
         super().keep(number, count, depth)
         references = self._items[:count, REFERENCES]
         references.copy_(number[references] - 1)
-
-
-def _product(affine: Affine, rows: Tensor) -> Tensor:
-    """x W^T + b in one call, which is not batch-invariant."""
-    return torch.addmm(affine.bias, rows, affine.weight)
 
 
 def _library_order(affine: Affine, size: int) -> Affine:

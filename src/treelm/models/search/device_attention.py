@@ -129,18 +129,15 @@ class DeviceAttention(DeviceRows):
                 keys, values = looked.permute(2, 0, 3, 1, 4)  # (b, H, W, d)
                 index = [one[block][:, None].expand(-1, num_heads, -1) for one in relative]
                 found = [one[block].gather(2, places) for one, places in zip(by_position, index, strict=True)]
-                logits = torch.stack(found).sum(0) if len(found) > 1 else found[0]
-                logits = logits.masked_fill(hidden[block], -torch.inf)
+                logits = sum(found[1:], found[0]).masked_fill(hidden[block], -torch.inf)
                 queries = content[block].view(*logits.shape[:2], 1, -1)
                 mixed[block] = functional.scaled_dot_product_attention(
                     queries, keys, values, attn_mask=logits[:, :, None], scale=1.0
                 ).flatten(1)
                 if value_factors is not None and layer is self._layers[-1]:
                     itself = seen[block] == torch.arange(rows.start, rows.stop, device=seen.device)[block, None]
-                    logits = (logits + (keys * queries).sum(-1)).double().masked_fill(itself[:, None], -torch.inf)
-                    norms = value_norms(values.transpose(1, 2).flatten(2).flatten(0, 1), value_factors)
-                    norms = norms.view(num_heads, *seen[block].shape).transpose(0, 1)
-                    entropies.append(normalised_entropies(logits, norms))
+                    of_others = (logits + (keys * queries).sum(-1)).masked_fill(itself[:, None], -torch.inf)
+                    entropies.append(_entropies(of_others, values, value_factors))
             units = layer.finish(units, mixed)
         if entropies:
             self.attention = torch.cat(entropies)
@@ -163,3 +160,9 @@ class DeviceAttention(DeviceRows):
             self._lists = self._lists[:, :, :width].contiguous()
         lists = self._lists[:count, : self._num_row_lists]
         lists.copy_(number[lists] - 1)
+
+
+def _entropies(logits: Tensor, values: Tensor, value_factors: Tensor) -> Tensor:
+    """Normalised attention entropies (b, H, 2) of logits (b, H, W) over values (b, H, W, d)."""
+    norms = value_norms(values.transpose(1, 2).flatten(2).flatten(0, 1), value_factors)  # (H, b W)
+    return normalised_entropies(logits.double(), norms.view(len(norms), len(logits), -1).transpose(0, 1))
