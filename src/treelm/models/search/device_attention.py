@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
+from torch.nn.functional import pad
+from torch.nn.functional import scaled_dot_product_attention as attention
 
 from treelm.models.layers.attention import normalised_entropies, value_norms
 from treelm.models.search.attention import BlockWeights
@@ -73,7 +74,7 @@ class DeviceAttention(DeviceRows):
         self._height += 1
         missing = _rounded(self._height + 1) - self._lists.shape[2]
         if missing > 0:
-            self._lists = functional.pad(self._lists, (0, missing))
+            self._lists = pad(self._lists, (0, missing))
         return self._places
 
     @property
@@ -131,9 +132,7 @@ class DeviceAttention(DeviceRows):
                 found = [one[block].gather(2, places) for one, places in zip(by_position, index, strict=True)]
                 logits = sum(found[1:], found[0]).masked_fill(hidden[block], -torch.inf)
                 queries = content[block].view(*logits.shape[:2], 1, -1)
-                mixed[block] = functional.scaled_dot_product_attention(
-                    queries, keys, values, attn_mask=logits[:, :, None], scale=1.0
-                ).flatten(1)
+                mixed[block] = attention(queries, keys, values, logits[:, :, None], scale=1.0).flatten(1)
                 if value_factors is not None and layer is self._layers[-1]:
                     itself = seen[block] == torch.arange(rows.start, rows.stop, device=seen.device)[block, None]
                     of_others = (logits + (keys * queries).sum(-1)).masked_fill(itself[:, None], -torch.inf)
