@@ -60,11 +60,9 @@ def test_seeds_have_means_and_deviations_in_every_form(tmp_path: Path) -> None:
     for form, text in forms(comparison).items():
         assert ("94.0 $\\pm$ 4.0" if form == "latex" else "94.0 ± 4.0") in text, form
         assert "standard deviation over seeds" in text, form
-    (found,) = (one for one in comparison.to_json()["seeds"] if one["metric"] == "perplexity")
-    expected = {"mean": pytest.approx(94.0), "deviation": pytest.approx(4.0)}
-    assert found.items() >= {"model": "rnng", "runs": ["90.0", "94.0", "98.0"], "metric": "perplexity"}.items()
-    assert {name: found[name] for name in expected} == expected
-    assert found["half_interval"] == pytest.approx(4.303 * 4 / 3**0.5)
+    for row in comparison.to_json()["runs"]:
+        found = {name: row["values"][f"{name}, perplexity"] for name in ("mean", "deviation", "half_interval")}
+        assert found == pytest.approx({"mean": 94.0, "deviation": 4.0, "half_interval": 4.303 * 4 / 3**0.5})
     table = [*csv.DictReader(ComparisonFrame.of(comparison).to_csv().splitlines())]
     assert [float(row["deviation, perplexity"]) for row in table] == [pytest.approx(4.0)] * 3
     assert "standard deviation" not in forms(again(rows[0]))["text"], "of one seed there is none"
@@ -75,16 +73,17 @@ def test_differences_from_the_first_model_stand_in_every_form_with_their_interva
     bits = [3.0, 9.0, 5.0, 7.0] * 25
     rows = (with_units(first, bits), with_units(second, [one + 0.5 for one in bits]), third)
     comparison = again(*rows)
-    (found,) = comparison.differences
-    assert (found.model, found.other, found.metric, found.sign) == ("2.0", "1.0", "perplexity", "")
-    assert (found.unit, found.num_units, found.difference) == ("sentence", 100, pytest.approx(64 * (2**0.5 - 1)))
-    assert 15 < found.low < found.difference < found.high < 40
+    names = [f"{of}, perplexity, less 1.0" for of in ("difference", "low", "high")]
+    assert [all(name in row.values for name in names) for row in comparison.runs] == [False, True, False]
+    difference, low, high = (comparison.runs[1].values[name] for name in names)
+    assert difference == pytest.approx(64 * (2**0.5 - 1))
+    assert 15 < low < difference < high < 40
     for form, text in forms(comparison).items():
         assert "paired bootstrap by sentence, n=100" in text, form
-        shown = f"+26.5 [+{found.low:.1f}, +{found.high:.1f}]"
+        shown = f"+26.5 [+{low:.1f}, +{high:.1f}]"
         assert (shown.replace("[", "{[}") if form == "latex" else shown) in text, form
     row = [*csv.DictReader(ComparisonFrame.of(comparison).to_csv().splitlines())][1]
-    assert float(row["low, perplexity, less 1.0"]) == found.low
+    assert float(row["low, perplexity, less 1.0"]) == low
     assert row["run"] == "2.0"
 
 
@@ -94,8 +93,8 @@ def test_differences_from_the_first_model_stand_in_every_form_with_their_interva
 )
 def test_bounds_are_subtracted_where_the_order_is_certain_alone(first: str, second: str, sign: str | None) -> None:
     rows = [with_units(row, [float(row.name.strip("≤ ")), 3.0] * 5) for row in values(first, second)]
-    found = ComparisonFrame.of(Comparison(runs=tuple(rows))).with_uncertainty().differences
-    assert [one.sign for one in found] == ([] if sign is None else [sign])
+    found = ComparisonFrame.of(ComparisonFrame.of(Comparison(runs=tuple(rows))).with_uncertainty())
+    assert [table.rows[0][1].split(" ")[0] for table in found.difference_tables()] == ([] if sign is None else [sign])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.errors import InputError, choose_from
-from treelm.evaluation.comparison.metrics import FILE_NAME, Comparison, Difference, RunMetrics, SeedMean
+from treelm.evaluation.comparison.metrics import FILE_NAME, Comparison, RunMetrics
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.intervals import interval, paired_interval
 from treelm.evaluation.tables import MISSING, Bold, Table
@@ -45,7 +45,9 @@ LEGEND = {
     NAMES: "Bold: the best of its column for certain, among rows that compare.",
 }
 """What the headings of columns mean, by name of the metric or group."""
-SEEDS = ("mean", "deviation", "half_interval")
+SEEDS, DIFFERENCE = ("mean", "deviation", "half_interval"), ("difference", "low", "high")
+"""Kinds of columns that say of another column how seeds of the run's model vary, and how the model differs from the
+first one: ``mean, perplexity`` and ``difference, perplexity, less MODEL``."""
 _TENTHS, _HUNDREDTHS, _SIGNED, _WHOLE = "{:.1f}".format, "{:.2f}".format, "{:+.2f}".format, "{:,.0f}".format
 FILES = {"json": FILE_NAME, "markdown": "comparison.md", "csv": "comparison.csv", "latex": "comparison.tex"}
 """Names of the files that keep a comparison, by format."""
@@ -151,6 +153,8 @@ COLUMNS: Sequence[Sequence[Column]] = (
         for one in EFFECTS
         for region in REGIONS
     ),
+    [Column(name) for name in SEEDS],
+    [Column(name) for name in DIFFERENCE],
 )
 """All kinds of columns in the order in which they are displayed; columns of kinds that stand in one list take turns."""
 _OF_RUNS = ("system", "is_upper_bound", "gold_trees", "vocabulary", "text", "needs_trees")
@@ -211,9 +215,20 @@ def seed_numbers(rows: Sequence[RunMetrics]) -> list[int]:
     return numbers
 
 
-def _is_before(one: SeedMean, other: SeedMean, better: str | None) -> bool:
-    """Tell whether ``one`` is certainly better than ``other``: an upper bound may be, unless the other is one, too."""
-    return not other.is_bound and (one.mean > other.mean if better == "higher" else one.mean < other.mean)
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A metric of a model: the value of its run, or the mean over the runs of its seeds."""
+
+    model: str  # name of the run; of several seeds, that of their system
+    rows: Sequence[int]  # of the frame
+    mean: float
+    deviation: float | None  # standard deviation over seeds; None for one seed
+    half_interval: float | None  # half the width of the 95 % interval of the mean (Student's t)
+    is_bound: bool  # whether the value is an upper bound, which says nothing of how much lower the model may be
+
+    def is_before(self, other: Standing, better: str | None) -> bool:
+        """Tell whether this model is certainly better: an upper bound may be, unless the other is one, too."""
+        return not other.is_bound and (self.mean > other.mean if better == "higher" else self.mean < other.mean)
 
 
 @dataclass(frozen=True)
@@ -224,7 +239,7 @@ class ComparisonFrame:
     columns: Sequence[Column]
     seeds: Sequence[int]  # the number of the first row of the same model, for each row
     comparison: Comparison
-    """What the frame is of, with means over seeds and differences, which tables show below the runs."""
+    """What the frame is of."""
 
     @property
     def legend(self) -> list[str]:
@@ -256,17 +271,8 @@ class ComparisonFrame:
         return cls(data, columns, seed_numbers(comparison.runs), comparison)
 
     def public(self) -> pandas.DataFrame:
-        """All columns, unrounded, then means over seeds and differences; NaN where there is none."""
-        data = self.data[[column.name for column in self.columns]].copy()
-        extra = [(one.runs, name, one.metric, getattr(one, name)) for one in self.comparison.seeds for name in SEEDS]
-        extra += [
-            (one.runs, name, f"{one.metric}, less {one.other}", getattr(one, name))
-            for one in self.comparison.differences
-            for name in ("difference", "low", "high")
-        ]
-        for runs, name, of, value in extra:
-            data.loc[data["run"].isin(runs), f"{name}, {of}"] = value
-        return data
+        """All columns, unrounded; NaN where there is none."""
+        return self.data[[column.name for column in self.columns]]
 
     def to_csv(self) -> str:
         """Write ``public`` as CSV, with ``is_upper_bound`` as 0 or 1, and nothing where there is no value.
@@ -297,19 +303,34 @@ class ComparisonFrame:
 
     def difference_tables(self) -> list[Table]:
         """A table of differences from the first model, if there are any."""
-        if not self.comparison.differences:
+        metrics = {name.partition(", ")[2]: name for name in self.data if name.startswith("difference, ")}
+        if not metrics:
             return []
-        rows: dict[tuple[str, ...], dict[str, str]] = {}
-        for one in self.comparison.differences:
-            text = f"{one.sign} {one.difference:+.1f} [{one.low:+.1f}, {one.high:+.1f}]".strip()
-            rows.setdefault(one.runs, {"": one.model})[one.metric] = text
-        metrics = {
-            column.name: column.heading for column in self.columns if any(column.name in row for row in rows.values())
-        }
-        how = f"95% interval of a paired bootstrap by {one.unit}, n={one.num_units:,}"
-        title = f"Difference from {one.other} [{how}]"
-        cells = [[found.get(metric, MISSING) for metric in ("", *metrics)] for found in rows.values()]
-        return [Table(headings=["model", *metrics.values()], rows=cells, title=title)]
+        (other,) = {name.partition(", less ")[2] for name in metrics}
+        columns = [one for one in self.columns if f"{one.name}, less {other}" in metrics]
+        rows = []
+        for model in dict.fromkeys(self.seeds):
+            cells = [self._difference_text(column, model, other) for column in columns]
+            rows += [[self._model(model), *cells]] if set(cells) - {MISSING} else []
+        units, how = self.comparison.runs[0].units, ""
+        if units is not None and (sums := units.of(columns[0].name)) is not None:
+            how = f" [95% interval of a paired bootstrap by {units.unit}, n={len(sums):,}]"
+        headings = ["model", *(column.heading for column in columns)]
+        return [Table(headings=headings, rows=rows, title=f"Difference from {other}{how}")]
+
+    def _difference_text(self, column: Column, model: int, other: str) -> str:
+        value, low, high = (self.data[f"{of}, {column.name}, less {other}"][model] for of in DIFFERENCE)
+        bounds = (any(self._is_bound(column, row) for row in self._rows(one)) for one in (model, 0))
+        sign = next((sign for sign, is_bound in zip(("≤ ", "≥ "), bounds, strict=True) if is_bound), "")
+        return MISSING if value is None else f"{sign}{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+    def _rows(self, model: int) -> list[int]:
+        """The rows of the seeds of a model."""
+        return [row for row, seed in enumerate(self.seeds) if seed == self.seeds[model]]
+
+    def _model(self, model: int) -> str:
+        """The name of a model: that of its run, or of several seeds that of their system."""
+        return str(self.data["run" if len(self._rows(model)) == 1 else "system"][model])
 
     def shown(self, *groups: str) -> list[Column]:
         """The displayed columns, or those of some groups, without names."""
@@ -336,38 +357,36 @@ class ComparisonFrame:
         Means are empty if the column is not a metric.
         """
         groups = self.standings(column) if column.better else []
-        best = [one.runs for group in groups if len(group) > 1 for one in _leaders(column, group)]
-        means = {one.runs[0]: one for group in groups for one in group}
-        runs: list[tuple[str, ...]] = [(run,) for run in self.data["run"]]
+        best = [one.rows for group in groups if len(group) > 1 for one in _leaders(column, group)]
+        means = {one.rows[0]: one for group in groups for one in group}
+        rows: list[Sequence[int]] = [[row] for row in range(len(self.data))]
         cells = [_text(column, value, self._is_bound(column, row)) for row, value in enumerate(self.data[column.name])]
-        for model in several:
-            one = means.get(self.data["run"][model])
+        for one in map(means.get, several):
             deviation = f" ± {column.text(one.deviation)}" if one and one.deviation is not None else ""
-            runs.append(one.runs if one else ())
+            rows.append(one.rows if one else ())
             cells.append(f"{_text(column, one.mean, one.is_bound)}{deviation}" if one else "")
-        return [Bold(cell) if of in best else cell for of, cell in zip(runs, cells, strict=True)]
+        return [Bold(cell) if of in best else cell for of, cell in zip(rows, cells, strict=True)]
 
     def _is_bound(self, column: Column, row: int) -> bool:
         return bool(column.upper_bound_flag in self.data and self.data[column.upper_bound_flag][row])
 
-    def standings(self, column: Column) -> list[list[SeedMean]]:
+    def standings(self, column: Column) -> list[list[Standing]]:
         """Order models by a metric, the best first, in groups of models whose values compare.
 
         A model has one value for all of its seeds; models that lack the metric are left out.
         """
-        groups: dict[Hashable, list[SeedMean]] = {}
+        groups: dict[Hashable, list[Standing]] = {}
         for model in dict.fromkeys(self.seeds):
-            rows = [row for row, seed in enumerate(self.seeds) if seed == model]
+            rows = self._rows(model)
             values = [value for row in rows if (value := self.data[column.name][row]) is not None]
             if len(values) == len(rows):
                 key = tuple(
                     self.data[name][model] if name in self.data else None for name in column.comparable_if_equal
                 )
                 varied = values if math.isfinite(sum(values)) else values[:1]  # of infinite ones there is no deviation
-                standing = SeedMean(
-                    model=self.data["run" if len(rows) == 1 else "system"][model],
-                    runs=(*self.data["run"][rows],),
-                    metric=column.name,
+                standing = Standing(
+                    model=self._model(model),
+                    rows=rows,
                     mean=fmean(values),
                     deviation=stdev(varied) if len(varied) > 1 else None,
                     half_interval=interval(varied),
@@ -383,47 +402,43 @@ class ComparisonFrame:
         A difference is there where values compare, where bounds leave no doubt about its sign, and where the sums by
         unit are known.
         """
-        seeds, found = list[SeedMean](), list[Difference | None]()
-        order = list(self.data["run"])
+        runs = self.comparison.runs
+        values = [
+            {name: value for name, value in row.values.items() if name.partition(", ")[0] not in SEEDS + DIFFERENCE}
+            for row in runs
+        ]
         for column in self.shown():
             for group in self.standings(column) if column.better else ():
-                seeds += [one for one in group if one.deviation is not None]
-                first = [one for one in group if order[0] in one.runs]
-                others = sorted((one for one in group if one not in first), key=lambda one: order.index(one.runs[0]))
-                found += [self._difference(column, one, *first) for one in others if first]
-        differences = tuple(one for one in found if one is not None)
-        return replace(self.comparison, seeds=tuple(seeds), differences=differences)
+                first = next((one for one in group if 0 in one.rows), None)
+                for one in group:
+                    found = self._difference(column, one, first) if first and one is not first else {}
+                    if one.deviation is not None:
+                        found |= {f"{name}, {column.name}": getattr(one, name) for name in SEEDS}
+                    for row in one.rows:
+                        values[row] |= found
+        rows = tuple(replace(row, values=own) for row, own in zip(runs, values, strict=True))
+        return replace(self.comparison, runs=rows)
 
-    def _difference(self, column: Column, one: SeedMean, other: SeedMean) -> Difference | None:
-        """The difference of two models, ``one`` less ``other``, with its interval.
+    def _difference(self, column: Column, one: Standing, other: Standing) -> dict[str, float]:
+        """The difference of two models, ``one`` less ``other``, with the 95 % interval of a paired bootstrap.
 
-        None if bounds leave open which of them is better, and if sums by unit are not known.
+        There is none if bounds leave open which of them is better, and if sums by unit are not known.
         """
         for bound, rival in ((one, other), (other, one)):
-            if bound.is_bound and not _is_before(bound, rival, column.better):
-                return None
-        units = [[row.units for row in self.comparison.runs if row.name in each.runs] for each in (one, other)]
+            if bound.is_bound and not bound.is_before(rival, column.better):
+                return {}
+        units = [[self.comparison.runs[row].units for row in each.rows] for each in (one, other)]
         sums = [[of for each in own if each and (of := each.of(column.name)) is not None] for own in units]
         if [*map(len, sums)] != [*map(len, units)] or len({of.shape for each in sums for of in each}) > 1:
-            return None
-        low, high = paired_interval(*sums)
-        return Difference(
-            model=one.model,
-            runs=one.runs,
-            other=other.model,
-            metric=column.name,
-            sign="≤" if one.is_bound else "≥" if other.is_bound else "",
-            difference=one.mean - other.mean,
-            low=low,
-            high=high,
-            unit=units[0][0].unit,  # type: ignore[union-attr]
-            num_units=len(sums[0][0]),
-        )
+            return {}
+        values = (one.mean - other.mean, *paired_interval(*sums))
+        names = (f"{of}, {column.name}, less {other.model}" for of in DIFFERENCE)
+        return dict(zip(names, values, strict=True))
 
 
-def _leaders(column: Column, group: Sequence[SeedMean]) -> list[SeedMean]:
+def _leaders(column: Column, group: Sequence[Standing]) -> list[Standing]:
     """The best of models whose values compare: several if they are equal, none if bounds leave open which it is."""
-    first = [one for one in group if not any(_is_before(other, one, column.better) for other in group)]
+    first = [one for one in group if not any(other.is_before(one, column.better) for other in group)]
     return first if len(first) == 1 or not any(one.is_bound for one in first) else []
 
 

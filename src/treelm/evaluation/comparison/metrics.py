@@ -177,42 +177,11 @@ class RunMetrics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeedMean:
-    """A metric of a model: the value of its run, or the mean over the runs of its seeds."""
-
-    model: str  # name of the run; of several seeds, that of their system
-    runs: tuple[str, ...]
-    metric: str  # name of its column
-    mean: InfFloat
-    deviation: float | None  # standard deviation over seeds; None for one seed
-    half_interval: float | None  # half the width of the 95 % interval of the mean (Student's t)
-    is_bound: bool  # whether the value is an upper bound, which says nothing of how much lower the model may be
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """A metric of a model less that of another one on the same text, with the 95 % interval of a paired bootstrap."""
-
-    model: str
-    runs: tuple[str, ...]
-    other: str
-    metric: str  # name of its column
-    sign: Literal["", "≤", "≥"]  # which bound the difference is, where one of the two values is an upper bound
-    difference: float
-    low: float
-    high: float
-    unit: Literal["document", "sentence"]  # what was drawn
-    num_units: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Rows in the order of the table, and what must be known to read them."""
 
     runs: tuple[RunMetrics, ...]
     notes: tuple[str, ...] = ()
-    seeds: tuple[SeedMean, ...] = ()
-    differences: tuple[Difference, ...] = ()  # of each model from the first
     made: Mapping[str, str] = field(default_factory=dict)
     """When, by which version, on which machine and by which command it was made, if that was noted."""
 
