@@ -233,8 +233,9 @@ class Beam:
     def read(self, tokens: Ints) -> TokenMetrics:
         """Read one token in each sentence: ids (sentences,), or ``WAITS`` for a sentence that reads none."""
         reads = (tokens != WAITS)[self.analyses.sentence]
-        reading, self.analyses = self.analyses.take(reads), self.analyses.take(~reads)
-        candidates = self._search(Goal(tokens), reading, self._sizes.word_beam)
+        reading, waiting = self.analyses.take(reads), self.analyses.take(~reads)
+        search = self.word_search(self, Goal(tokens), self._sizes.word_beam)
+        candidates, self.analyses = search.run(reading, waiting)
         found = log_sums(candidates.sentence, candidates.score, self.num_sentences)
         deficit = found[candidates.sentence] - candidates.score
         candidates = replace(candidates, deficit=np.maximum(candidates.deficit, deficit))
@@ -249,11 +250,6 @@ class Beam:
         near = self.pruning.near(candidates, found)
         return replace(metrics, attention=attention, **self.pruning.finish(near, kept, found, metrics.log_mass))
 
-    def _search(self, goal: Goal, analyses: Analyses, keep: int) -> Arrivals:
-        """Search for the goal from some analyses; those in ``self.analyses`` wait."""
-        candidates, self.analyses = self.word_search(self, goal, keep).run(analyses, self.analyses)
-        return candidates
-
     def _best_of(self, candidates: Arrivals) -> Arrivals:
         """The best candidates, as many of each group as the word beam holds."""
         order, layout = by_groups(self.machine, candidates, self.num_sentences)
@@ -265,8 +261,8 @@ class Beam:
         The beam cannot be used afterwards; make a ``copy`` first.
         """
         endings = self.endings(np.ones(self.num_sentences, np.bool_))
-        analyses, self.analyses = self.analyses, self.analyses.take(np.empty(0, np.int64))
-        candidates = self._search(Goal(), analyses, self._sizes.action_beam)
+        search = self.word_search(self, Goal(), self._sizes.action_beam)
+        candidates, _ = search.run(self.analyses, self.analyses.take(np.empty(0, np.int64)))
         outputs = self.machine.outputs(candidates.top)
         mass = outputs.new_full((self.num_sentences, self.head.vocabulary_size + 1), -np.inf, dtype=torch.float64)
         for sentence in np.unique(candidates.sentence).tolist():
@@ -315,7 +311,8 @@ class Beam:
 
     def _finish(self, analyses: Analyses) -> Endings:
         """Search for the best ways to FINISH."""
-        candidates = self._search(Goal(finish=True), analyses, self._sizes.word_beam)
+        search = self.word_search(self, Goal(finish=True), self._sizes.word_beam)
+        candidates, self.analyses = search.run(analyses, self.analyses)
         candidates = self._best_of(candidates)
         finish = np.full(len(candidates), self.machine.num_actions - 1)
         history = self.machine.histories.append(candidates.history, finish)
