@@ -131,7 +131,7 @@ def from_plain(
         errors = error.errors(include_url=False)
         nulls = [one["loc"] for one in errors if one["type"] == "float_type" and one["input"] is None]
         if null is None or len(nulls) < len(errors):
-            raise input_error(error, config_class, where, given) from None
+            raise input_error(error, config_class, where) from None
     given = json.loads(text)
     for *path, last in nulls:
         reduce(getitem, path, given)[last] = null
@@ -170,14 +170,13 @@ def _parts(config_class: type[Any]) -> tuple[TypeAdapter[Any], frozenset[str]]:
 def input_error(
     error: ValidationError, config_class: type[Any], where: str | None = None, given: Collection[str] = ()
 ) -> InputError:
-    """The first thing that pydantic finds wrong, in one line. What an unknown field may mean is none of those given."""
+    """The first thing that pydantic finds wrong, in one line. An unknown field can mean none of those ``given``."""
     errors = error.errors(include_url=False)
     first = next((one for one in errors if one["type"] == "unexpected_keyword_argument"), errors[0])
     name, value = ".".join(map(str, first["loc"])), first["input"]
     if first["type"] == "unexpected_keyword_argument":
         known = [field.name for field in fields(config_class) if field.init]
-        free = [one for one in known if one not in given]
-        remedy = nearest(name, free).rstrip() or f"known fields are {', '.join(known)}"
+        remedy = nearest(name, known, beside=given).rstrip() or f"known fields are {', '.join(known)}"
         return InputError(f"unknown field {name!r}", where=where, remedy=remedy)
     if first["type"] == "json_invalid":
         return InputError(f"values that cannot be held ({first['msg']})", where=where, remedy="give text in UTF-8")

@@ -2,7 +2,7 @@
 
 import errno
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -67,10 +67,13 @@ def import_extra(module: str, extra: str) -> Any:
         raise InputError(found, remedy=f"pip install 'treelm[{extra}]'") from None
 
 
-def nearest(given: str, known: Iterable[str], missing: Mapping[str, str] = MappingProxyType({})) -> str:
+def nearest(
+    given: str, known: Iterable[str], missing: Mapping[str, str] = MappingProxyType({}), *, beside: Collection[str] = ()
+) -> str:
     """Ask whether the nearest of some names was meant, a blank after it; nothing if none is near.
 
-    ``missing`` are names of what is not installed, each with what to do for it.
+    ``missing`` are names of what is not installed, each with what to do for it. What is given ``beside`` the unknown
+    name, and so is not meant by it, is not asked for.
 
     >>> nearest("surprisl", ["parse", "surprisal"])
     'did you mean surprisal? '
@@ -78,7 +81,7 @@ def nearest(given: str, known: Iterable[str], missing: Mapping[str, str] = Mappi
     names = [*known, *missing]
     longer = [one for one in names if one.startswith(f"{given}_")]  # text of text_column
     found = longer if len(longer) == 1 else get_close_matches(given[:_MOST_FOUND], names, n=1)
-    if not found:
+    if not found or found[0] in beside:
         return ""
     name = found[0]
     return f"did you mean {name}? " + (f"it is not installed: {missing[name]}; or " if name in missing else "")

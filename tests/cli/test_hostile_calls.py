@@ -30,6 +30,7 @@ surprisl x                                                   | did you mean surp
 parse                                                        | the following arguments are required: RUN
 parse run --bogus                                            | unrecognized arguments: --bogus; did you mean
 parse run --word-bem 3                                       | did you mean --word-beam? see treelm parse --help
+parse run --threshold 3 --threshol 3                         | --threshol 3; see treelm parse --help
 parse run in.txt out.txt                                     | unrecognized arguments: out.txt
 parse run --batch-size foo                                   | argument --batch-size: invalid integer value: 'foo'
 parse run --batch-size ١٦                                    | argument --batch-size: invalid integer value:

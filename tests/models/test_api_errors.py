@@ -38,6 +38,7 @@ def lm() -> LanguageModel:
         (lambda lm: treelm.load(RUNS / "lstm", device="tpu"), "device = 'tpu'; choose one of auto, cuda, cpu"),
         (lambda lm: treelm.SearchConfig(typo=1), "unknown field 'typo'; known fields are method, action_beam"),
         (lambda lm: treelm.SearchConfig(word_bem=1), "unknown field 'word_bem'; did you mean word_beam?"),
+        (lambda lm: treelm.SearchConfig(seed=2, sead=1), "unknown field 'sead'; known fields are method, action_beam"),
         (lambda lm: treelm.SearchConfig(action_beam="x"), "action_beam = 'x'; give a whole number"),
         (lambda lm: treelm.SearchConfig(method="best"), "method = 'best'; give 'beam', 'particles' or 'released'"),
         (lambda lm: lm.generate(num_sentences=-1), "num_sentences = -1; give 0 or more"),

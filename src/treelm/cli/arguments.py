@@ -53,11 +53,10 @@ def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Argu
     given, unknown = parser_of(kind, program).parse_known_intermixed_args(arguments)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in vars(given).items()}
     if unknown:
-        given_once = {name for name, value in values.items() if not isinstance(value, tuple)}  # and so not meant
-        options_of = [(one.name, names[0]) for one, _, positional, names in arguments_of(kind) if not positional]
-        known = [option for name, option in options_of if name not in given_once]
+        known = {names[0]: one.name for one, _, positional, names in arguments_of(kind) if not positional}
         if unknown[0].startswith("-"):
-            meant = nearest(unknown[0].partition("=")[0], known)
+            once = [option for option, name in known.items() if not isinstance(values.get(name, ()), tuple)]
+            meant = nearest(unknown[0].partition("=")[0], known, beside=once)
         else:
             meant = f"did you mean --data {' '.join(unknown)}? " if "--data" in known else ""
         raise InputError(f"unrecognized arguments: {' '.join(unknown)}", remedy=f"{meant}see {program} --help")
