@@ -26,9 +26,11 @@ ORDER = ("AVX2", "AVX512")
 
 
 def can_pretend(name: str) -> bool:
-    """A processor can pretend to have less than it has."""
-    capability = torch.backends.cpu.get_cpu_capability()
-    return name == "default" or (capability in ORDER and ORDER.index(name.upper()) <= ORDER.index(capability))
+    """A processor can pretend to have less than it has; one with AVX-512, that it has no AMX."""
+    has = torch.backends.cpu.get_cpu_capability()
+    if name == "default" or name.upper() == has == "AVX512":
+        return True
+    return has in ORDER and ORDER.index(name.upper()) < ORDER.index(has)
 
 
 def marked_files() -> list[str]:
@@ -41,7 +43,7 @@ def main(names: list[str]) -> int:
     failed = []
     for name in names or list(PRETENDED):
         if not can_pretend(name):
-            print(f"{name}: left out, this processor cannot pretend to be one", flush=True)
+            print(f"{name}: left out, this processor is one, or has less", flush=True)
             continue
         print(f"{name}:", *(f"{key}={value}" for key, value in PRETENDED[name].items()), flush=True)
         command = [sys.executable, "-m", "pytest", "-m", "isa", "-n", "2", *marked_files()]

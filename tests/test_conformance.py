@@ -48,9 +48,9 @@ from treelm.training.updates import Batch, part_of
 from treelm.trees.tree import Tree
 
 SENTENCES = [text.split() for text in ("the cat sees a dog", "a bird", "fish", "the zebra hears fish")]
-LONG = ["the", "cat", "of"] * 6 + ["a", "dog"]
+LONG = ["the", "cat", "of"] * 4 + ["a", "dog"]
 SEEDS = range(3)
-BEAM = {"action_beam": 10, "word_beam": 4, "fast_track": 1}
+BEAM = {"action_beam": 6, "word_beam": 3, "fast_track": 1}
 
 every_small = pytest.mark.parametrize("name", SMALL)
 every_trained = pytest.mark.parametrize("name", [name for name, small in SMALL.items() if not small.is_estimated])
@@ -163,7 +163,8 @@ def test_the_audit_finds_nothing(world: World) -> None:
             model.score(SENTENCES)
         return
     enumerate_all = model.probability_mass if isinstance(model, Enumerable) else None
-    report = audit(model, SENTENCES, num_cuts=2, tolerances={"incremental": 1e-6}, enumerate_all=enumerate_all)
+    sentences = SENTENCES[1:] if isinstance(model, Searching) else SENTENCES  # searches of a dozen words take seconds
+    report = audit(model, sentences, num_cuts=2, tolerances={"incremental": 1e-6}, enumerate_all=enumerate_all)
     assert report.passed, report.as_text()
     figures = {check.name: check.figure for check in report.checks}
     assert figures["causality"] == figures["batch invariance"] == 0

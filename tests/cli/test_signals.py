@@ -59,14 +59,14 @@ def test_under_nohup_a_run_goes_on_and_when_it_is_stopped_it_says_how_to_resume_
     endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
     code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from treelm.cli import main; main()"
     with started([*command, *endless], code) as process:
-        for reached in (5, 30):
+        for reached in (2, 8):
             wait_for_step(process, run, reached)
             process.send_signal(signal.SIGHUP)
-        error = stop(process, run, signal.SIGTERM, after_step=40)
+        error = stop(process, run, signal.SIGTERM, after_step=10)
     assert f"treelm train --resume {run}" in error
     reached = max(steps(run))
     with started(["train", "--resume", str(run)]) as process:
-        stop(process, run, signal.SIGINT, after_step=reached + 5)
+        stop(process, run, signal.SIGINT, after_step=reached + 2)
     assert steps(run) == sorted(steps(run))
 
 
@@ -77,7 +77,7 @@ def test_a_stopped_demo_stops_all_its_systems_which_save(project: Path, tmp_path
     recipes = ["one.toml", "two.toml", "three.toml"]
     endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
     with started(["demo", "--jobs", "2", "--recipes", *recipes, *endless], cwd=tmp_path) as demo:
-        error = stop(demo, tmp_path / "runs" / "two", signal.SIGTERM, after_step=5)
+        error = stop(demo, tmp_path / "runs" / "two", signal.SIGTERM, after_step=1)
     assert "the same command goes on" in error
     assert any((tmp_path / "runs" / "two" / "checkpoints").iterdir())
     assert not (tmp_path / "runs" / "three").exists()
@@ -95,7 +95,7 @@ def test_a_terminal_that_is_closed_loses_no_work(project: Path, tmp_path: Path) 
     arguments = [os.ttyname(terminal), *command, *settings]
     with started(arguments, opening, **streams, start_new_session=True) as process:
         os.close(terminal)
-        while max(steps(run), default=0) <= 10:
+        while max(steps(run), default=0) <= 4:
             assert os.read(master, 1 << 16)  # an error when the process is gone; the test's time limit holds, too
         reached = max(steps(run))
         os.close(master)
