@@ -81,8 +81,8 @@ def test_a_training_that_time_ended_before_its_last_epoch_is_told(
     (tmp_path / "metrics.jsonl").write_text(
         f'{{"kind": "dev", "step": 7, "epoch": 3, {times}, "loss_nats_per_word": 5.0}}\n'
     )
-    *_, notes = training_metrics(tmp_path, TrainingConfig(**limits))
-    assert notes == ((f"training stopped early, {said}",) if said else ())
+    notes = training_metrics(tmp_path, TrainingConfig(**limits))["notes"]
+    assert notes == ([f"training stopped early, {said}"] if said else [])
 
 
 def test_rows_share_a_recipe_if_they_differ_by_their_seed_alone() -> None:

@@ -108,9 +108,8 @@ class Measurement:
 
         Raises ``InputError`` for a run that is not finished, and for data that cannot be read.
         """
-        seconds, words_per_second, curve, notes = training_metrics(self._run, self._recipe.training)
-        speed = {"training_seconds": seconds, "training_words_per_second": words_per_second}
-        parts = [self._evaluated(), {"values": known(speed)}]
+        trained = training_metrics(self._run, self._recipe.training)
+        parts = [self._evaluated(), trained]
         reads_words = "perplexity" in parts[0]["values"] and not parts[0]["needs_trees"]
         if reads_words:  # words alone, without trees, are enough for its probabilities
             parts += [self._syntaxgym(materials.suites)] if materials.suites else []
@@ -119,8 +118,8 @@ class Measurement:
             parts += [self._garden_paths()] if self._settings.gardenpath else []
         joined = {name: dict(chain.from_iterable(part.get(name, {}).items() for part in parts)) for name in _JOINED}
         about = {"name": self._name, "run": str(self._run), "data_identity": read_data_identity(self._run)}
-        found = from_plain(RunMetrics, {**parts[0], **joined, **about}, where=f"kept metrics of {self._run}")
-        return replace(found, loss_curve=curve, notes=(*found.notes, *notes))
+        about |= {"loss_curve": trained["loss_curve"], "notes": [*parts[0]["notes"], *trained["notes"]]}
+        return from_plain(RunMetrics, {**parts[0], **joined, **about}, where=f"kept metrics of {self._run}")
 
     @cached_property
     def _lm(self) -> LanguageModel:

@@ -69,12 +69,10 @@ class LossPoint:
     word_nats: float | None = None  # the part of the words alone, if it is logged
 
 
-def training_metrics(
-    run: Path, config: TrainingConfig
-) -> tuple[float | None, float | None, tuple[LossPoint, ...], tuple[str, ...]]:
-    """Read the records of training: seconds, words a second in updates of the weights, the loss curve, and notes.
+def training_metrics(run: Path, config: TrainingConfig) -> dict[str, Any]:
+    """Read the records of training, as fields of ``RunMetrics``: seconds, words a second, the loss curve, and notes.
 
-    Numbers are None if they were not recorded. A note says if training stopped early. Raises ``InputError`` for
+    Values are left out if they were not recorded. A note says if training stopped early. Raises ``InputError`` for
     records that cannot be read.
     """
     path = run / METRICS
@@ -88,15 +86,18 @@ def training_metrics(
         if line["kind"] in ("train", "dev") and line["loss_nats_per_word"] is not None:
             names = ("kind", "step", "epoch", "loss_nats_per_word")
             own = {"seconds": line["elapsed_seconds"], "word_nats": line.get("word_nats_per_decision")}
-            points.append(LossPoint(**{name: line[name] for name in names}, **own))
-    elapsed = max((float(line["elapsed_seconds"]) for line in lines), default=None)
+            points.append({**{name: line[name] for name in names}, **own})
+    values = {
+        "training_seconds": max((float(line["elapsed_seconds"]) for line in lines), default=None),
+        "training_words_per_second": num_words / seconds if seconds else None,
+    }
     notes = []
     for end in lines[-1:] if config.epochs else ():
         times = {"seconds": end["elapsed_seconds"], "cpu_seconds": end.get("cpu_seconds", 0)}
         state = TrainingState(step=end["step"], epoch=int(end["epoch"]), **times)
         if (reason := state.reason_to_stop(config) or "").startswith(LIMITS_OF_TIME):
             notes.append(f"training stopped early, in epoch {state.epoch + 1} of {config.epochs}: {reason}")
-    return elapsed, num_words / seconds if seconds else None, tuple(points), tuple(notes)
+    return {"values": known(values), "loss_curve": points, "notes": notes}
 
 
 @dataclass(frozen=True, kw_only=True)
