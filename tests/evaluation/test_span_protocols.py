@@ -55,7 +55,7 @@ KEEP = [True, True, False, True, True, False]
     ],
 )
 def test_spans_by_protocol(protocol: SpanProtocol, keep: list[bool], expected: dict[tuple[int, int], int]) -> None:
-    assert spans_of(parse_bracketing(GOLD), keep, protocol) == expected
+    assert spans_of(parse_bracketing(GOLD).over(keep), protocol) == expected
 
 
 RIGHT = "(X (DT the) (X (NN dog) (, ,) (X (VBZ sees) (PRP it))) (. .))"

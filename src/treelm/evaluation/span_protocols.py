@@ -146,12 +146,17 @@ def kept_words(gold: Bracketing, removal: Removal) -> list[bool]:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedSpans:
-    """The spans of one sentence that count, as positions among the words that its protocol keeps."""
+    """Both trees of one sentence over the words that its protocol keeps, and their spans that count."""
 
-    num_words: int
+    gold_tree: Bracketing
+    predicted_tree: Bracketing
     gold: Counter[tuple[int, int]]
     predicted: Counter[tuple[int, int]]
-    predicted_kept: Sequence[bool]  # whether each word of the predicted tree stays
+
+    @property
+    def num_words(self) -> int:
+        """Number of words that are kept."""
+        return len(self.gold_tree.words)
 
     @property
     def counts(self) -> SpanCounts:
@@ -210,12 +215,13 @@ def _compare(
     predicted_keep = _align(gold, predicted, keep)
     if predicted_keep is None:
         return f"{len(predicted.words)} predicted words are neither the gold words nor those that the protocol keeps"
-    gold_spans, predicted_spans = spans_of(gold, keep, protocol), spans_of(predicted, predicted_keep, protocol)
+    gold, predicted = gold.over(keep), predicted.over(predicted_keep)
+    gold_spans, predicted_spans = spans_of(gold, protocol), spans_of(predicted, protocol)
     if protocol.binarises:
         gold_spans, predicted_spans = (Counter(left_binarised(spans)) for spans in (gold_spans, predicted_spans))
     if not gold_spans and protocol.without_spans == "left_out":
         return None
-    return ComparedSpans(num_words=sum(keep), gold=gold_spans, predicted=predicted_spans, predicted_kept=predicted_keep)
+    return ComparedSpans(gold_tree=gold, predicted_tree=predicted, gold=gold_spans, predicted=predicted_spans)
 
 
 def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> list[bool] | None:
@@ -230,17 +236,17 @@ def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> lis
     return [*keep] if predicted.words == gold.words else None
 
 
-def spans_of(sentence: Bracketing, keep: Sequence[bool], protocol: SpanProtocol) -> Counter[tuple[int, int]]:
-    """The spans that count, as positions among kept words."""
-    spans = Counter(span for span, _ in labelled_spans(sentence, keep, protocol))
+def spans_of(kept: Bracketing, protocol: SpanProtocol) -> Counter[tuple[int, int]]:
+    """The spans that count of a tree over kept words."""
+    spans = Counter(span for span, _ in labelled_spans(kept, protocol))
     return Counter(spans.keys()) if protocol.duplicates == "set" else spans
 
 
-def labelled_spans(
-    sentence: Bracketing, keep: Sequence[bool], protocol: SpanProtocol
-) -> Iterator[tuple[tuple[int, int], str]]:
-    """The constituents whose spans count, each with its label; those of unary chains all, whatever the protocol."""
-    kept = sentence.over(keep)
+def labelled_spans(kept: Bracketing, protocol: SpanProtocol) -> Iterator[tuple[tuple[int, int], str]]:
+    """The constituents of a tree over kept words whose spans count, each with its label.
+
+    Those of unary chains are all there, whatever the protocol.
+    """
     for label, start, end in kept.spans:
         is_single, is_whole = end - start == 1, end - start == len(kept.words)
         if not (protocol.drop_single_words and is_single) and not (protocol.drop_whole_sentence and is_whole):

@@ -23,10 +23,8 @@ from treelm.evaluation.evalb_files import Bracketing, bracketing_of, gold_bracke
 from treelm.evaluation.span_protocols import (
     ComparedSpans,
     SpanProtocol,
-    choose_removal,
     compare_spans,
     count_matches,
-    kept_words,
     labelled_spans,
     spans_of,
 )
@@ -249,12 +247,11 @@ class _Analyser:
 
     def __init__(self, sentences: Sequence[Sentence], protocol: SpanProtocol) -> None:
         self._gold, self._protocol = [gold_bracketing(one) for one in sentences], protocol
-        removal = choose_removal(self._gold, protocol)
         self.labels: list[list[tuple[Span, str]] | None] = []
-        for gold, counted in zip(self._gold, self.compare(self._gold), strict=True):
-            spans = labelled_spans(gold, kept_words(gold, removal), protocol)
+        for one in self.compare(self._gold):
+            spans = () if one is None else labelled_spans(one.gold_tree, protocol)
             found = dict.fromkeys((span, strip_function(label)) for span, label in spans)
-            self.labels.append(None if counted is None else [*found])
+            self.labels.append(None if one is None else [*found])
         self.frequency = Counter(label for spans in self.labels if spans for _, label in spans)
         self._heights = [distances_from_tree(collapse_unaries(gold_tree(one)))[1:].astype(float) for one in sentences]
 
@@ -291,11 +288,11 @@ class _Analyser:
     def _symbols(self, trees: Sequence[Bracketing]) -> dict[str, dict[str, int]]:
         """Gold labels of the constituents of each predicted label; of a unary chain, the most frequent one."""
         found: dict[str, Counter[str]] = {}
-        for labels, tree, one in zip(self.labels, trees, self.compare(trees), strict=True):
+        for labels, one in zip(self.labels, self.compare(trees), strict=True):
             if labels is None or one is None:
                 continue
             of_span = dict(sorted(labels, key=lambda pair: (self.frequency[pair[1]], pair[1])))
-            for span, symbol in labelled_spans(tree, one.predicted_kept, self._protocol):
+            for span, symbol in labelled_spans(one.predicted_tree, self._protocol):
                 found.setdefault(symbol, Counter())[of_span.get(span, "")] += 1
         order = sorted(found, key=lambda symbol: (-found[symbol].total(), symbol))
         return {symbol: dict(found[symbol].most_common()) for symbol in order}
@@ -321,8 +318,8 @@ class _Analyser:
         """Corpus F1 against the trees that a rule builds over the kept words, such as right-branching ones."""
         counts = []
         for one in filter(None, seed):
-            tree = bracketing_of(rule(["x"] * one.num_words))
-            counts.append(count_matches(spans_of(tree, [True] * one.num_words, self._protocol), one.predicted))
+            tree = bracketing_of(rule(one.gold_tree.words))
+            counts.append(count_matches(spans_of(tree, self._protocol), one.predicted))
         return add_up(counts).f1
 
     def _against_heights(self, seed: Sequence[Distances]) -> tuple[list[float], dict[str, float]]:
