@@ -1,4 +1,4 @@
-"""Counts the kernels that an update would start on a GPU, without one."""
+"""Counts the kernels that an update or a search would start on a GPU, without one, and its waits for the device."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,11 @@ from tests.devices.pretended import DEVICE, Traffic, pretended_device
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.models.base import LanguageModel
 from treelm.models.layers import few_calls, fused
+from treelm.models.search.beam import Beam
+from treelm.models.search.config import SearchConfig
+from treelm.models.search.model import GenerativeParser
+from treelm.models.search.on_device import DeviceBeam
+from treelm.models.search.rows import Ints
 from treelm.training.updates import Batch
 
 
@@ -82,3 +88,26 @@ def num_calls(model: LanguageModel, batch: Batch) -> int:
         counted = traffic.counts["kernels"]
         model.to(device)
     return counted
+
+
+def search_calls(
+    model: GenerativeParser, sentences: Ints, settings: SearchConfig, *, on_device: bool = True
+) -> tuple[int, int]:
+    """How often beam search of sentences (S, words) waits for the device in the last word, and the kernels it starts.
+
+    With ``on_device`` its books are there, too. The model is on the pretended device afterwards.
+    """
+    with pretended_device() as traffic:
+        model.to(DEVICE)
+        searchable = model.searchable()
+        beam: Beam | DeviceBeam
+        if on_device:
+            assert searchable.on_device is not None
+            beam = DeviceBeam(searchable.on_device(), settings, 1)
+        else:
+            beam = Beam(searchable.machine(), searchable.head(settings.heavy_words), settings, 1)
+        beam.fork(np.zeros(len(sentences), np.int64))
+        for column in sentences.T:
+            traffic.counts.clear()
+            beam.read(column)
+        return traffic.num_waits, traffic.counts["kernels"]

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from tests.devices.pretended import DEVICE, pretended_device
+from tests.devices.calls import search_calls
 from treelm.models.layers.devices import computing
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.model import GenerativeParser
-from treelm.models.search.on_device import DeviceBeam
 from treelm.models.search.sentences import search_all
 
 SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [3, 1, 4, 2, 2]]
@@ -41,23 +40,7 @@ def assert_same_on_device(
         assert of_actions[1] == pytest.approx(of_actions[0], abs=1e-9)
 
 
-def waits_and_kernels(model: GenerativeParser, num_words: int) -> list[tuple[int, int]]:
-    """How often a search of one sentence, and one of eight, waits for the device, and the kernels that it starts.
-
-    Counted for the last ``num_words`` words, when there is something to guess from.
-    """
-    sentences = np.array([[token, *([3, 1, 4, 1, 5, 9, 2, 6, 5] * 2)[: num_words + 1]] for token in range(8)])
-    found = list[tuple[int, int]]()
-    for count in (1, 8):
-        with pretended_device() as traffic:
-            model.to(DEVICE)
-            machine = model.searchable().on_device
-            assert machine is not None
-            beam = DeviceBeam(machine(), SearchConfig(action_beam=8, word_beam=3, fast_track=1), 1)
-            beam.fork(np.zeros(count, np.int64))
-            for place, column in enumerate(sentences[:count].T):
-                if place == 2:
-                    traffic.counts.clear()
-                beam.read(column)
-            found.append((traffic.num_waits, traffic.counts["kernels"]))
-    return found
+def waits_and_kernels(model: GenerativeParser) -> list[tuple[int, int]]:
+    """How often the third word of one sentence, and of eight, waits for the device, and the kernels that it starts."""
+    sentences, settings = np.array([[token, 3, 1] for token in range(8)]), SearchConfig(action_beam=8, word_beam=3)
+    return [search_calls(model, sentences[:count], settings) for count in (1, 8)]

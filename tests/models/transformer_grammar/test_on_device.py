@@ -67,7 +67,7 @@ def test_an_exhaustive_beam_equals_enumeration(name: str) -> None:
 def test_it_waits_twice_a_word_and_starts_as_many_kernels_for_many_sentences() -> None:
     """The second wait is for attention entropies, which are metrics of words."""
     model = build_grammar(Tokens(40), 2, seed=5, dtype=torch.float32, num_layers=1, max_open=2, max_consecutive=2)
-    few, many = waits_and_kernels(model, num_words=1)
+    few, many = waits_and_kernels(model)
     assert few[0] == many[0] == 2
     assert many[1] <= 1.5 * few[1]
 

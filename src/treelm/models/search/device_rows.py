@@ -167,7 +167,7 @@ class ValidActions:
         """A mask over actions (n, A) for n derivations: the arguments are the fields of ``validity.Configuration``."""
         num_open, num_consecutive, *others = state
         opens = (num_open < self._bounds.max_open) & (num_consecutive < self._bounds.max_consecutive)
-        index = num_open.clamp(max=2)
+        index = num_open.clamp(0, 2)
         for factor, part in zip((2, 4, 2, 2), (opens, *others), strict=True):
             index = index * factor + part
         return self._table[index]

@@ -151,6 +151,8 @@ class RowCounts:
         old = [*self._guesses, *[[]] * len(counts)]
         new = [*counts, *[[]] * len(old)]
         self._guesses = [_larger(*pair) for pair in zip(new, old[: max(len(counts), len(self._guesses))], strict=False)]
+        while self._guesses and not any(self._guesses[-1]):  # steps that no word has needed are not made again
+            self._guesses.pop()
         return numbers[len(counts) :]
 
 

@@ -245,7 +245,7 @@ class DeviceBottomUp(DeviceGrammar):
         """The rows of the tables of the rule for rows with these integers: (n,)."""
         index = torch.zeros_like(items[:, 0])
         for size, column in zip(self._sizes, (NUM_ITEMS, TOP, NUM_UNARY, IN_WORD), strict=True):
-            index = index * size + items[:, column].clamp(max=size - 1)
+            index = index * size + items[:, column].clamp(0, size - 1)
         return index
 
     def _next_log_probs(self, items: Tensor, outputs: Tensor) -> Tensor:
