@@ -206,7 +206,7 @@ def encode_words(
     >>> encode_words([["a", "tree"], ["a"]], WordVocabulary(["a", "tree"])).tokens.tolist()
     [1, 2, 1]
     """
-    tokens = [np.zeros(0, dtype=np.int64)]
+    tokens = [np.zeros(0, dtype=np.int64)]  # so that there is something to join, and the first offset is 0
     if needs_words:
         check_have_words(sentences)
     for words in sentences:
@@ -214,7 +214,7 @@ def encode_words(
         tokens.append(np.concatenate([initial.ids, rest.ids]))
     return SentenceBatch(
         tokens=np.concatenate(tokens).astype(np.int64),
-        token_offsets=offsets_of(np.array([len(own) for own in tokens[1:]], dtype=np.int64)),
+        token_offsets=np.cumsum([len(own) for own in tokens], dtype=np.int64),
         num_words=np.array([len(words) for words in sentences], dtype=np.int64),
         names=tuple(f"<words>:{line}" for line in range(1, len(sentences) + 1)),
     )

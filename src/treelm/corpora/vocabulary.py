@@ -17,8 +17,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import offsets_of
-
 SubwordModel = Literal["unigram", "bpe"]
 
 
@@ -32,7 +30,7 @@ class Pieces:
     @classmethod
     def of(cls, forms: Sequence[Sequence[int]]) -> Pieces:
         """The ids of each form, one form behind another."""
-        offsets = offsets_of(np.array([len(ids) for ids in forms], dtype=np.int64))
+        offsets = np.cumsum([0, *map(len, forms)], dtype=np.int64)
         return cls(ids=np.fromiter(chain.from_iterable(forms), dtype=np.int32, count=int(offsets[-1])), offsets=offsets)
 
 
