@@ -22,7 +22,7 @@ FOLDERS = {path.partition(":")[0].split(".")[2] for path in (SYSTEMS | FOREIGN).
 REGISTRY = "models/__init__.py"
 PREPROCESSING = {("corpora/sentence.py", "prpn"), ("corpora/data_config.py", "prpn")}
 """The name of a way to prepare text, which any system may be trained on."""
-EXTRA = {("hf/__init__.py", "hf"), ("models/persistence/hub.py", "hf")}
+EXTRA = {("hf.py", "hf"), ("models/persistence/hub.py", "hf")}
 """The name of what pip installs transformers with."""
 IGNORED = {"pretrained", "data", "__pycache__"}
 NAMES = set(SYSTEMS) | set(FOREIGN) | FOLDERS
