@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "treelm-english" / "corpus"))
-import extract
 import open_english as builder
-
-from treelm.cli.arguments import parse
 
 CORPUS = Path(builder.__file__).parent
 ROW = {"title": "t", "author": "", "date": "1925", "licence": "CC0"}
@@ -53,20 +49,3 @@ def test_what_models_are_measured_on_is_left_out() -> None:
     held_out = frozenset(["over the lazy dogs of all the farmers"])
     splits = built((row("18f", work_in("train")), f"{FOX}\n\nIt was so."), held_out=held_out)
     assert splits.texts["train"] == ["It was so .\n"]
-
-
-def test_the_builder_writes_into_the_folder_of_its_output(tmp_path: Path) -> None:
-    raw, folder = tmp_path / "raw", tmp_path / "built"
-    raw.mkdir()
-    named = {**row("18f", work_in("train")), "number": "1"}
-    builder.write_packed(
-        raw / "documents.tsv.gz",
-        "\n".join("\t".join(cells) for cells in (extract.COLUMNS, [named[name] for name in extract.COLUMNS])) + "\n",
-    )
-    builder.write_packed(raw / "18f.txt.gz", f"{FOX}\n")
-    assert builder.main(parse(builder.Arguments, "open_english.py", [str(raw), "--output", str(folder)])) == 0
-    assert gzip.decompress((folder / "train.txt.gz").read_bytes()).decode() == f"{FOX_WORDS}\n"
-    assert {path.name for path in folder.iterdir()} == {
-        "documents.tsv.gz",
-        *(f"{split}.txt.gz" for split in builder.SPLITS),
-    }

@@ -1,13 +1,11 @@
 import itertools
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.som import plain as structure
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing, bracketing_of, gold_bracketing, parse_bracketing
@@ -22,7 +20,6 @@ from treelm.evaluation.span_protocols import (
     SpanProtocol,
     SpanResult,
     kept_words,
-    left_binarised,
     score_spans,
     spans_of,
 )
@@ -217,19 +214,3 @@ def test_swapping_the_sides_swaps_precision_and_recall(
     one = score_spans(pair[:1], pair[1:], protocol).corpus
     other = score_spans(pair[1:], pair[:1], protocol).corpus
     assert (one.matched, one.gold, one.predicted) == (other.matched, other.predicted, other.gold)
-
-
-@given(st.integers(1, 9), st.integers(0, 2**32))
-def test_left_binarised_spans_are_those_of_the_binarised_tree(num_words: int, seed: int) -> None:
-    tree = random_tree(num_words, Random(seed))
-    expected = {(start, end + 1) for start, end in structure.spans_of(structure.binarised(tree))}
-    spans = {(span.start, span.end) for span in as_tree(tree).spans()}
-    assert {span for span in left_binarised(spans) if span[1] - span[0] > 1} == expected
-
-
-def random_tree(num_words: int, random: Random) -> structure.Nested:
-    return structure.random_tree(num_words, random) if num_words > 1 else [0]
-
-
-def as_tree(node: structure.Nested) -> Tree:
-    return Tree("X", [as_tree(child) if isinstance(child, list) else str(child) for child in node])

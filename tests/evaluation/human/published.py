@@ -124,18 +124,6 @@ NATURAL_STORIES = {
     ),
 }
 
-NEIGHBOURS = {  # by alignment: t of the words three before to three after each, in one regression
-    "published": {
-        "length": (-0.3, 0.7, 4.6, 13.4, 12.6, 0.4, -0.2),
-        "freq": (-4.1, -7.8, -16.4, -26.4, -17.3, -4.7, -2.3),
-    },
-    "corrected": {
-        "length": (0.8, 4.7, 13.4, 13.0, 0.5, 0.1, -1.5),
-        "freq": (-7.2, -16.2, -26.6, -16.8, -4.7, -1.9, -1.8),
-    },
-}
-"""Of Natural Stories: which word does a row respond to?"""
-
 UCL = {
     "self_paced_reading_time": Table(
         1274,

@@ -1,12 +1,11 @@
 """The corpora that may not be shipped: from ../shared/data beside the repository, or skipped."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.evaluation.human.published import NATURAL_STORIES, NEIGHBOURS, UCL, Table
+from tests.evaluation.human.published import NATURAL_STORIES, UCL, Table
 from tests.trees.shared_data import FOLDER
 from treelm.errors import InputError
 from treelm.evaluation.human import natural_stories, ucl
@@ -74,36 +73,6 @@ def test_first_words_of_stories_have_no_times(stories: ReadingCorpus) -> None:
     is_first = np.array([position == "1" for _, position in stories.keys])
     assert np.isnan(stories.responses["mean_rt"][is_first]).all()
     assert np.isfinite(stories.responses["mean_rt"][~is_first]).mean() > 0.99
-
-
-@pytest.mark.parametrize("alignment", NEIGHBOURS)
-def test_responses_to_neighbouring_words(stories: ReadingCorpus, alignment: str) -> None:
-    """``treelm reading`` has the words before alone; here those after join them, which shows where times belong."""
-    corpus = stories if alignment == "corrected" else as_published(stories)
-    around = np.column_stack(
-        [neighbour(corpus, corpus.predictors[name], place) for name in PLAIN for place in range(-3, 4)]
-    )
-    times, position = corpus.responses["mean_rt"], corpus.controls["position"]
-    assert corpus.usable is not None
-    kept = corpus.usable & np.isfinite(times) & np.isfinite(around).all(axis=1)
-    found = [slope.t for slope in slopes(times[kept], position[kept, None], around[kept])]
-    expected = NEIGHBOURS[alignment]
-    assert found == pytest.approx([*expected["length"], *expected["freq"]], abs=0.051)
-
-
-def as_published(corpus: ReadingCorpus) -> ReadingCorpus:
-    """The corpus with its times one row early, as the published table has them."""
-    early = {name: neighbour(corpus, times, 1) for name, times in corpus.responses.items()}
-    return replace(corpus, responses=early)
-
-
-def neighbour(corpus: ReadingCorpus, values: np.ndarray, place: int) -> np.ndarray:
-    """The value of the word that stands so many places after each in its story, NaN where there is none."""
-    found = np.full(len(values), np.nan)
-    for row, story in enumerate(corpus.lag_groups):
-        if 0 <= row + place < len(values) and corpus.lag_groups[row + place] == story:
-            found[row] = values[row + place]
-    return found
 
 
 @pytest.mark.parametrize("response", UCL)

@@ -14,8 +14,7 @@ from torch import Tensor
 from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.lstm.plain import Masks, plain_losses
 from tests.models.rnng.worlds import Tokens
-from tests.models.stream_toys import AWD
-from tests.models.test_streams import stream_batch
+from tests.models.stream_toys import AWD, stream_batch
 from treelm.corpora.encoding import encode_words
 from treelm.models.layers import dropout as dropout_module
 from treelm.models.lstm.network import LSTM, LSTMConfig

@@ -12,8 +12,7 @@ from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.lstm.test_network import recorded_masks
 from tests.models.on_lstm.plain import Masks, plain_losses
 from tests.models.rnng.worlds import Tokens
-from tests.models.stream_toys import AWD
-from tests.models.test_streams import stream_batch
+from tests.models.stream_toys import AWD, stream_batch
 from treelm.corpora.encoding import encode_words
 from treelm.models.on_lstm.network import ONLSTM, ONLSTMConfig
 

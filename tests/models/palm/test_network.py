@@ -13,7 +13,7 @@ from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.lstm.test_network import recorded_masks
 from tests.models.palm.plain import Masks
 from tests.models.palm.worlds import END, REGULARISED, nats, palm, plain
-from tests.models.test_streams import stream_batch
+from tests.models.stream_toys import stream_batch
 from treelm.corpora.encoding import encode_words
 from treelm.models.palm.network import PaLM
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tests.models.prpn.worlds import VOCABULARY_SIZE, prpn
-from tests.models.test_streams import stream_batch
+from tests.models.stream_toys import stream_batch
 from tests.systems import small_setup
 from tests.training.fitting import fit
 from treelm.models.prpn.config import PRPNConfig

@@ -17,7 +17,7 @@ from torch import Tensor
 from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.layers.plain_attention import columns_of, looks_back
 from tests.models.rnng.worlds import Tokens
-from tests.models.test_streams import stream_batch
+from tests.models.stream_toys import stream_batch
 from tests.models.transformer.plain import layer_weights, plain_layers, plain_losses
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.vocabulary import Vocabulary
