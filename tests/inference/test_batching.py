@@ -73,19 +73,3 @@ def test_the_same_words_are_computed_once_while_they_are_remembered(
     assert [result for _, result in pairs] == [1, 2, None] * 40
     assert [error.where for error in skipped] == [f"in.txt:{line}" for line in range(3, 121, 3)]
     assert len(computed) < 40  # of each group of up to 32 sentences three at most, or one
-
-
-def test_reads_one_batch_ahead_then_more_but_no_more_than_a_window() -> None:
-    read = []
-
-    def stream() -> object:
-        for sentence in sentences(*["a"] * 10):
-            read.append(sentence.line)
-            yield sentence
-
-    pairs = in_batches(stream(), here, batch_size=2, window=2)  # type: ignore[arg-type]
-    next(pairs)
-    assert read == [1, 2]
-    next(pairs)
-    next(pairs)
-    assert read == [1, 2, 3, 4, 5, 6]

@@ -6,7 +6,6 @@ from treelm.errors import InputError
 from treelm.trees.dependencies import DependencySentence, projectivise, read_dependencies, to_constituency
 
 from .conftest import read_lines
-from .shared_data import shared_lines
 
 
 def row(number: int | str, head: int | str, form: str = "", tag: str = "NOUN") -> str:
@@ -125,14 +124,3 @@ def test_the_treebank_becomes_constituency_trees(split: str, num_sentences: int,
     assert num_crossing(sentences) == crossing
     for sentence in sentences:
         assert to_constituency(sentence).words() == list(sentence.words)
-
-
-@pytest.mark.parametrize(
-    ("name", "num_sentences", "num_words", "crossing"),
-    [("en_ewt-dev", 2001, 25147, 31), ("en_pronouns-test", 285, 1705, 0), ("en_pud-test", 1000, 21180, 47)],
-)
-def test_other_treebanks_are_read_whole(name: str, num_sentences: int, num_words: int, crossing: int) -> None:
-    sentences = read_all(shared_lines(f"ud-ood/{name}.conllu.gz"))
-    assert len(sentences) == num_sentences
-    assert sum(len(to_constituency(sentence).words()) for sentence in sentences) == num_words
-    assert num_crossing(sentences) == crossing
