@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.edits import EDITS, TOKENS, Edit, edited
+from tests.fuzz.edits import EDITS, TOKENS, Edit
 from tests.fuzz.harness import Reader, check, hostile
 from tests.fuzz.readers import READERS
 
@@ -38,13 +38,3 @@ def test_a_hostile_file_is_read_in_full_or_refused_in_one_line(reader: Reader, t
 def test_the_files_that_hostile_ones_are_made_of_are_good(reader: Reader, tmp_path: Path) -> None:
     reader.company(tmp_path)
     assert check(reader, tmp_path, reader.seeds()[0])
-
-
-def test_edits_do_what_their_names_say() -> None:
-    text = b"one 2 three\nfour\n"
-    assert edited(text, [Edit("truncate", 0.0, 1, 0)]) == b""
-    assert edited(text, [Edit("word", 0.0, 0, TOKENS.index(b"1e999"))]) == b"one 1e999 three\nfour\n"
-    assert edited(text, [Edit("word", 0.0, 1, TOKENS.index(b"{}"))]) == b"{} 2 three\nfour\n"
-    assert edited(text, [Edit("lines", 0.0, 1, 0)]) == b"four\n"
-    assert edited(text, [Edit("line ends", 0.0, 1, 0)]) == b"one 2 three\r\nfour\r\n"
-    assert edited(text, [Edit("flip", 0.0, 0, 0)]) == b"nne 2 three\nfour\n"

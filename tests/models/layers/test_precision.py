@@ -17,7 +17,6 @@ from treelm.models.layers.precision import (
     linear,
     lstm_states,
     matmul_precision,
-    multiply_into,
 )
 
 
@@ -49,26 +48,6 @@ def test_bf16_rounds_operands_and_keeps_the_type() -> None:
 
 def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float(((found - expected).norm() / expected.norm()).detach())
-
-
-@pytest.mark.parametrize(
-    ("dtype", "setting", "cut"),
-    [
-        (torch.float64, "medium", False),
-        (torch.float32, "highest", False),
-        (torch.float32, "medium", True),
-        (torch.bfloat16, "highest", True),
-    ],
-)
-def test_products_are_cut_only_where_a_kernel_is_compiled_for_every_shape(
-    dtype: torch.dtype, setting: str, cut: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(precision, "float32_setting", lambda: setting)
-    shapes = list[int]()
-    monkeypatch.setattr(precision, "_multiply_into", lambda out, left, right, bias: shapes.append(len(left)))
-    rows, weight = torch.zeros(219, 4), torch.zeros(4, 3, dtype=dtype)
-    multiply_into(torch.zeros(219, 3), rows, weight)
-    assert shapes == ([192, 24, 3] if cut else [219])
 
 
 FINE = 1 + 2**-20  # neither bfloat16 nor TF32 has it
