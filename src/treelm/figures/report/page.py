@@ -25,7 +25,7 @@ from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, c
 from treelm.figures import svg
 from treelm.figures.charts import Axes, Chart, Point, line_chart, scatter_chart, surprisal_drawing
 from treelm.figures.report.sentences import sentence_bars, sentence_sections
-from treelm.figures.report.templates import Bars, Looks, Section, looks_of, render, section
+from treelm.figures.report.templates import Bars, Looks, Section, render, section
 from treelm.io.atomic import check_output_path, write_atomically
 
 Curve = tuple[RunMetrics, int, list[LossPoint]]
@@ -50,7 +50,7 @@ def write_figures(comparison: Comparison, folder: Path) -> int:
     Returns the number of files. Raises ``InputError`` for a comparison without runs.
     """
     pictures: list[str] = _PICTURE.findall(report_page(comparison))  # of a chart in two widths the wide one
-    pictures += [surprisal_drawing(words, models).__html__() for words, models in sentence_bars(comparison)]
+    pictures += [surprisal_drawing(words, models).__html__() for words, models in sentence_bars(comparison.runs)]
     folder.mkdir(parents=True, exist_ok=True)
     used: Counter[str] = Counter()
     for picture in pictures:
@@ -76,30 +76,33 @@ def report_page(comparison: Comparison) -> str:
     """The page as text. Raises ``InputError`` for a comparison without runs."""
     if not comparison.runs:
         raise InputError("a comparison without runs", remedy="compare at least one")
-    names = [row.name for row in comparison.runs]
-    frame = ComparisonFrame.of(comparison)
+    rows, frame = comparison.runs, ComparisonFrame.of(comparison)
+    looks = {row.name: look for look, row in enumerate(rows)}
+    figures = {"tables": frame.tables(), "notes": frame.legend, "looks": looks}
     measured = (training_section, syntaxgym_section, pairs_section, reading_section, garden_path_section)
-    found = (table_section(comparison, frame), *(make(comparison) for make in measured), *sentence_sections(comparison))
+    found = [section("figures", "Figures", template="tables", **figures)]
+    found += [one for make in measured if (one := make(rows, looks)) is not None]
+    found += sentence_sections(rows)
     own_style = files("treelm.figures.report").joinpath("style.css").read_text(encoding="utf-8")
     page = render(
         "figures/report/page.html.j2",
-        title=f"One model: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side",
+        title=f"One model: {rows[0].name}" if len(rows) == 1 else f"{len(rows)} language models side by side",
         style=svg.style() + own_style,
-        summary=_summary(comparison),
-        warnings=list(hardly_trained(comparison.runs)),
-        sections=[one for one in found if one is not None],
-        runs=comparison.runs,
+        summary=_summary(rows),
+        warnings=list(hardly_trained(rows)),
+        sections=found,
+        runs=rows,
         made=comparison.made,
         version=treelm.__version__,
     )
     return str(page)
 
 
-def _summary(comparison: Comparison) -> str:
+def _summary(rows: Sequence[RunMetrics]) -> str:
     """A sentence on the systems and on the text that was scored, if it is the same for all runs."""
-    evaluated = [row for row in comparison.runs if row.num_sentences] or comparison.runs
+    evaluated = [row for row in rows if row.num_sentences] or rows
     texts = {(row.split, row.num_sentences, row.num_words) for row in evaluated}
-    systems = ", ".join(dict.fromkeys(row.system for row in comparison.runs))
+    systems = ", ".join(dict.fromkeys(row.system for row in rows))
     if len(texts) > 1:
         return f"Systems: {systems}. The runs were not all evaluated on the same text."
     ((split, num_sentences, num_words),) = texts
@@ -107,16 +110,9 @@ def _summary(comparison: Comparison) -> str:
     return f"Systems: {systems}. Evaluated on {split}: {num_sentences:,} sentences{words}."
 
 
-def table_section(comparison: Comparison, frame: ComparisonFrame) -> Section:
-    """A table for each group of columns, what the columns are, and the notes."""
-    looks = looks_of(comparison.runs)
-    return section("figures", "Figures", template="tables", tables=frame.tables(), notes=frame.legend, looks=looks)
-
-
-def training_section(comparison: Comparison) -> Section | None:
+def training_section(rows: Sequence[RunMetrics], looks: Looks) -> Section | None:
     """Two charts; None if no run was evaluated on dev while it was trained."""
-    looks = looks_of(comparison.runs)
-    curves = [(row, looks[row.name], points) for row in comparison.runs if (points := dev_points(row))]
+    curves = [(row, looks[row.name], points) for row in rows if (points := dev_points(row))]
     if not curves:
         return None
     words, joint = [one for one in curves if not _is_joint(one)], [one for one in curves if _is_joint(one)]
@@ -171,15 +167,15 @@ def _bars(looks: Looks, names: Iterable[str], by_run: Mapping[str, Mapping[str, 
     return [Bars(name, found) for name, found in shares if found]
 
 
-def syntaxgym_section(comparison: Comparison) -> Section | None:
+def syntaxgym_section(rows: Sequence[RunMetrics], looks: Looks) -> Section | None:
     """Scores against perplexity with the published models, and the circuits; None if no suite was scored."""
-    suites = {row.name: own for row in comparison.runs if (own := row.of("suite"))}
+    suites = {row.name: own for row in rows if (own := row.of("suite"))}
     if not suites:
         return None
-    published, looks = list(references().values()), looks_of(comparison.runs)
-    own_circuits = {row.name: row.of("circuit") for row in comparison.runs if row.name in suites}
+    published = list(references().values())
+    own_circuits = {row.name: row.of("circuit") for row in rows if row.name in suites}
     parts: dict[str, Any] = {"scatter": None, "has_circuits": any(own_circuits.values())}
-    points = _points(comparison.runs, looks, published)
+    points = _points(rows, looks, published)
     if any(point.look is not None for point in points):
         axes = Axes(title="SG score against perplexity", x="perplexity", y="SG score")
         parts |= {
@@ -213,16 +209,15 @@ def _points(rows: Sequence[RunMetrics], looks: Looks, published: Sequence[Refere
     return points
 
 
-def pairs_section(comparison: Comparison) -> Section | None:
+def pairs_section(rows: Sequence[RunMetrics], looks: Looks) -> Section | None:
     """Minimal pairs, file by file, by the coarsest grouping of each; None if none were scored."""
-    files = dict.fromkeys(file for row in comparison.runs for file in row.of("minimal_pairs"))
-    parts = [_pairs(comparison.runs, file) for file in files]
+    files = dict.fromkeys(file for row in rows for file in row.of("minimal_pairs"))
+    parts = [_pairs(rows, looks, file) for file in files]
     return section("pairs", "Minimal pairs", files=parts) if parts else None
 
 
-def _pairs(rows: Sequence[RunMetrics], file: str) -> dict[str, Any]:
+def _pairs(rows: Sequence[RunMetrics], looks: Looks, file: str) -> dict[str, Any]:
     """Bars of all pairs of a file, and of those of its grouping with the fewest groups."""
-    looks = looks_of(rows)
     accuracies = {row.name: own[file] for row in rows if file in (own := row.of("minimal_pairs"))}
     groups = {row.name: row.pair_groups.get(file, {}) for row in rows if row.name in accuracies}
     first = next(row for row in rows if row.name in accuracies)
@@ -237,16 +232,15 @@ def _pairs(rows: Sequence[RunMetrics], file: str) -> dict[str, Any]:
     return {"name": file, "panels": panels, "num_pairs": first.values[f"num_pairs, {file}"], "grouping": grouping}
 
 
-def reading_section(comparison: Comparison) -> Section | None:
+def reading_section(rows: Sequence[RunMetrics], looks: Looks) -> Section | None:
     """Gains over a baseline against perplexity, a figure for each corpus; None if none was measured."""
-    corpora = dict.fromkeys(corpus for row in comparison.runs for corpus in row.of(_GAIN))
-    parts = [_reading(comparison, corpus) for corpus in corpora]
+    corpora = dict.fromkeys(corpus for row in rows for corpus in row.of(_GAIN))
+    parts = [_reading(rows, looks, corpus) for corpus in corpora]
     return section("reading", "Reading times", corpora=parts) if parts else None
 
 
-def _reading(comparison: Comparison, corpus: str) -> dict[str, Any]:
-    looks = looks_of(comparison.runs)
-    found = [row for row in comparison.runs if corpus in row.of(_GAIN)]
+def _reading(rows: Sequence[RunMetrics], looks: Looks, corpus: str) -> dict[str, Any]:
+    found = [row for row in rows if corpus in row.of(_GAIN)]
     others = {name: values for row in found for name, values in row.published.items()}
     points = [_gain(name, values, corpus) for name, values in others.items() if f"{_GAIN}, {corpus}" in values]
     points += [_gain(row.name, row.values, corpus, looks[row.name]) for row in found]
@@ -265,12 +259,11 @@ def _gain(name: str, values: Values, corpus: str, look: int | None = None) -> Po
     return Point(perplexity, gain, f"{name}: {gain:+.2f}, perplexity {perplexity:.0f}", look=look)
 
 
-def garden_path_section(comparison: Comparison) -> Section | None:
+def garden_path_section(rows: Sequence[RunMetrics], looks: Looks) -> Section | None:
     """Bits of garden paths against people's milliseconds, and all effects; None if none was measured."""
-    found = {row.name: row.values for row in comparison.runs if row.of("effect_bits")}
+    found = {row.name: row.values for row in rows if row.of("effect_bits")}
     if not found:
         return None
-    looks = looks_of(comparison.runs)
     others = {f"published {name}": effect_values(measure_effects(bits)) for name, bits in published().items()}
     points = [point for name, values in others.items() for point in _effects(name, values)]
     points += [point for name, values in found.items() for point in _effects(name, values, looks[name])]

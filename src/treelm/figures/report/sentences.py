@@ -6,9 +6,9 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from treelm.evaluation.comparison.metrics import Comparison, SentenceAnalysis, WordBits
+from treelm.evaluation.comparison.metrics import RunMetrics, SentenceAnalysis, WordBits
 from treelm.figures.charts import WordBars
-from treelm.figures.report.templates import Section, looks_of, section, share_text
+from treelm.figures.report.templates import Section, section, share_text
 from treelm.figures.structures import PICTURES, StructurePicture
 from treelm.figures.svg import Drawing
 from treelm.figures.trees import TreeColumns, draw_tree
@@ -20,32 +20,29 @@ Shown = tuple[str, int, SentenceAnalysis]
 """A run's name, its look, and its analysis of a sentence."""
 
 
-def sentence_sections(comparison: Comparison) -> Iterator[Section]:
+def _sentences(rows: Sequence[RunMetrics]) -> list[list[Shown]]:
+    """For each sentence the runs that were analysed on it."""
+    count = max((len(row.sentences) for row in rows), default=0)
+    return [
+        [(row.name, look, row.sentences[number]) for look, row in enumerate(rows) if len(row.sentences) > number]
+        for number in range(count)
+    ]
+
+
+def sentence_sections(rows: Sequence[RunMetrics]) -> Iterator[Section]:
     """A section for each sentence, those after the first folded."""
-    looks = looks_of(comparison.runs)
-    given = {row.name for row in comparison.runs if row.needs_trees}
-    count = max((len(row.sentences) for row in comparison.runs), default=0)
-    for number in range(count):
-        shown = [
-            (row.name, looks[row.name], row.sentences[number]) for row in comparison.runs if len(row.sentences) > number
-        ]
-        title = f"Sentence {number + 1}"
+    given = {row.name for row in rows if row.needs_trees}
+    for number, shown in enumerate(_sentences(rows), 1):
         parts = _parts(shown, given)
-        yield section(f"sentence-{number + 1}", title, template="sentence", is_folded=number > 0, **parts)
+        yield section(f"sentence-{number}", f"Sentence {number}", template="sentence", is_folded=number > 1, **parts)
 
 
-def sentence_bars(comparison: Comparison) -> Iterator[tuple[Sequence[str], list[WordBars]]]:
+def sentence_bars(rows: Sequence[RunMetrics]) -> Iterator[tuple[Sequence[str], list[WordBars]]]:
     """Sentences with what is drawn of their surprisals, where a run has some."""
-    looks = looks_of(comparison.runs)
-    for number in range(max((len(row.sentences) for row in comparison.runs), default=0)):
-        shown = [(row.name, row.sentences[number]) for row in comparison.runs if len(row.sentences) > number]
-        bars = [
-            WordBars(name, looks[name], one.bits.surprisal_bits, one.bits.is_unk)
-            for name, one in shown
-            if one.bits is not None
-        ]
-        if bars:
-            yield shown[0][1].words, bars
+    for shown in _sentences(rows):
+        bits = [(name, look, one.bits) for name, look, one in shown if one.bits is not None]
+        if bits:
+            yield shown[0][2].words, [WordBars(name, look, one.surprisal_bits, one.is_unk) for name, look, one in bits]
 
 
 def _parts(shown: Sequence[Shown], given: Collection[str]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from treelm.evaluation.comparison.metrics import RunMetrics
 from treelm.evaluation.tables import Bold
 from treelm.figures import svg
 
@@ -32,11 +31,6 @@ class Bars(NamedTuple):
     shares: Sequence[tuple[str, int, float]]
     others: Sequence[float] = ()
     chance: float | None = None
-
-
-def looks_of(rows: Sequence[RunMetrics]) -> Looks:
-    """The looks of runs, by their order."""
-    return {row.name: number for number, row in enumerate(rows)}
 
 
 def render(template: str, **values: Any) -> Markup:
