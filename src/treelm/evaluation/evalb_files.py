@@ -39,10 +39,16 @@ class Bracketing:
 
     def over(self, keep: Sequence[bool]) -> Bracketing:
         """The words that are kept, and the constituents that have some of them, over these."""
+        if all(keep) and all(start < end for _, start, end in self.spans):
+            return self
         position = [0, *accumulate(keep)]
-        spans = (Span(label, position[start], position[end]) for label, start, end in self.spans)
+        spans = [
+            Span(label, position[start], position[end])
+            for label, start, end in self.spans
+            if position[start] < position[end]
+        ]
         words, tags = tuple(compress(self.words, keep)), tuple(compress(self.tags, keep))
-        return replace(self, words=words, tags=tags, spans=tuple(span for span in spans if span.start < span.end))
+        return Bracketing(words=words, tags=tags, spans=tuple(spans), where=self.where, problem=self.problem)
 
     @property
     def has_tags(self) -> bool:
