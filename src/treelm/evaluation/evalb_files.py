@@ -42,13 +42,10 @@ class Bracketing:
         if all(keep) and all(start < end for _, start, end in self.spans):
             return self
         position = [0, *accumulate(keep)]
-        spans = [
-            Span(label, position[start], position[end])
-            for label, start, end in self.spans
-            if position[start] < position[end]
-        ]
+        moved = [Span(label, position[start], position[end]) for label, start, end in self.spans]
+        spans = tuple(span for span in moved if span.start < span.end)
         words, tags = tuple(compress(self.words, keep)), tuple(compress(self.tags, keep))
-        return Bracketing(words=words, tags=tags, spans=tuple(spans), where=self.where, problem=self.problem)
+        return Bracketing(words=words, tags=tags, spans=spans, where=self.where, problem=self.problem)
 
     @property
     def has_tags(self) -> bool:

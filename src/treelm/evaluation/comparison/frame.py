@@ -279,8 +279,7 @@ class ComparisonFrame:
 
         Texts that spreadsheets would compute, such as ``=1+1``, begin with an apostrophe.
         """
-        data = self.public()
-        text: str = data.astype(object).where(data.notna(), None).map(_plain).to_csv(index=False, lineterminator="\n")
+        text: str = self.public().map(_plain).to_csv(index=False, lineterminator="\n")
         return text
 
     def to_markdown(self) -> str:

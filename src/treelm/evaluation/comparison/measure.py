@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -70,11 +69,8 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Advance]]
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
 RULES = 7  # raised when metrics of the same run and data become others, so that kept ones are measured again
 FOLDER = "measured"
-_JOINED = ("values", "pair_groups", "published")
-"""What several parts of the metrics add to."""
 TRIVIAL = ("left-branching", "right-branching", "balanced", "random", "random, uniform over trees")
 """Names of the baselines that every system has, whether its trees come from distances or not."""
-T = TypeVar("T")
 
 
 def check_data(run: Path, settings: Settings) -> None:
@@ -110,13 +106,15 @@ class Measurement:
         """
         trained = training_metrics(self._run, self._recipe.training)
         parts = [self._evaluated(), trained]
-        reads_words = "perplexity" in parts[0]["values"] and not parts[0]["needs_trees"]
-        if reads_words:  # words alone, without trees, are enough for its probabilities
+        if "perplexity" in parts[0]["values"] and not parts[0]["needs_trees"]:  # it reads words alone
             parts += [self._syntaxgym(materials.suites)] if materials.suites else []
             parts += [self._pairs(file, pairs) for file, pairs in materials.pairs.items()]
             parts += [] if materials.corpus is None else [self._reading(materials.corpus)]
             parts += [self._garden_paths()] if self._settings.gardenpath else []
-        joined = {name: dict(chain.from_iterable(part.get(name, {}).items() for part in parts)) for name in _JOINED}
+        joined: dict[str, dict[str, Any]] = {"values": {}, "pair_groups": {}, "published": {}}
+        for part in parts:
+            for name, own in joined.items():
+                own |= part.get(name, {})
         about = {"name": self._name, "run": str(self._run), "data_identity": read_data_identity(self._run)}
         about |= {"loss_curve": trained["loss_curve"], "notes": [*parts[0]["notes"], *trained["notes"]]}
         return from_plain(RunMetrics, {**parts[0], **joined, **about}, where=f"kept metrics of {self._run}")
@@ -210,8 +208,8 @@ class Measurement:
 
     def _syntaxgym(self, suites: Sequence[Suite]) -> dict[str, Any]:
         def score(advance: Advance) -> dict[str, Any]:
-            tokenisation = self._settings.tokenisation
             keep = None if self._cache is None else (self._cache, self._weights)
+            tokenisation = self._settings.tokenisation
             results = score_suites(self._lm, suites, tokenisation=tokenisation, on_sentence=advance, keep=keep)
             return {"values": suite_values(results)}
 
@@ -297,7 +295,7 @@ def _values_of(result: EvaluationResult) -> dict[str, float]:
     return {**values, **result.own}
 
 
-def _named(values: Mapping[str, T], of: str) -> dict[str, T]:
+def _named(values: Mapping[str, Any], of: str) -> dict[str, Any]:
     """Values by the names of their columns, which say what they are of."""
     return {f"{name}, {of}": value for name, value in values.items()}
 
@@ -307,11 +305,10 @@ def unit_sums(result: EvaluationResult) -> UnitSums:
 
     Where documents are fewer than ``FEWEST_UNITS``, or single sentences, sums are by sentence.
     """
-    sentences = result.sentences
-    of_documents, units = np.unique([one.document for one in sentences], return_inverse=True)
-    by_document = FEWEST_UNITS <= len(of_documents) < len(sentences)
-    units = units if by_document else np.arange(len(sentences))
-    parsed = units[[one.tree is not None and not is_unparsed(gold_bracketing(one)) for one in sentences]]
+    of_documents, units = np.unique([one.document for one in result.sentences], return_inverse=True)
+    by_document = FEWEST_UNITS <= len(of_documents) < len(result.sentences)
+    units = units if by_document else np.arange(len(result.sentences))
+    parsed = units[[one.tree is not None and not is_unparsed(gold_bracketing(one)) for one in result.sentences]]
 
     def by_unit(of: NDArray[np.int64], rows: Iterable[Sequence[float]]) -> tuple[Any, ...]:
         sums = (np.bincount(of, column, units.max() + 1).tolist() for column in zip(*rows, strict=True))
