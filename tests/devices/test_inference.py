@@ -10,7 +10,7 @@ import pytest
 from tests.devices.pretended import DEVICE, pretended_device
 from tests.devices.worlds import VARIANTS, build_world
 
-SENTENCES = [["the", "cat", "sees"], ["a", "fish", "of", "the"]]
+SENTENCES = [["the", "cat"], ["a", "fish", "of"]]
 SCORING = [one for one in VARIANTS if one not in ("shift-reduce parser", "prpn sentences", "awd-lstm")]
 
 
@@ -33,7 +33,7 @@ def test_reading_word_by_word_on_another_device_is_the_same(variant: str, tmp_pa
 
     def distribution() -> list[float]:
         state = model.start(1)
-        for word in SENTENCES[0][:3]:
+        for word in SENTENCES[1]:
             state = model.extend(state, [word])
         found: list[float] = model.next_word_log_probs(state).cpu().flatten().tolist()
         return found

@@ -57,7 +57,7 @@ def test_loss_and_gradients_equal_the_plain_form(variant: dict[str, Any], count:
 @every_variant
 def test_action_by_action_is_the_full_pass(variant: dict[str, Any]) -> None:
     vocabulary = Tokens(9, 3)
-    model, trees = build_grammar(vocabulary, size=16, **variant), trees_of(vocabulary, 8)
+    model, trees = build_grammar(vocabulary, size=16, **variant), trees_of(vocabulary, 4)
     batch = as_batch(trees, vocabulary)
     read = [read_aloud(model, plain_of(model).derivation(tree), tokens_of(tree)) for tree in trees]
     assert model.tree_log_probs(batch).tolist() == pytest.approx(read, abs=1e-10)
