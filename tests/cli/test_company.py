@@ -54,7 +54,8 @@ def output(treelm: Treelm, command: tuple[str, ...], run: str, text: Path, *opti
 @pytest.mark.isa
 @pytest.mark.parametrize("run", ANY, ids=[Path(run).name for run in ANY])
 def test_tables_and_trees_have_the_same_bytes_alone_and_in_one_batch(treelm: Treelm, text: Path, run: str) -> None:
-    for command in commands(run):
+    """Of shipped models the first command alone: the tiny runs of the same systems answer all."""
+    for command in commands(run) if run in TINY else commands(run)[:1]:
         alone, together = (output(treelm, command, run, text, "--batch-size", size) for size in ("1", "64"))
         assert alone == together, command
 
