@@ -81,7 +81,8 @@ def test_a_bug_in_another_process_is_told_with_its_own_traceback(
 ) -> None:
     (tmp_path / "in.txt").write_text("the dog barks .\n" * 40)
     monkeypatch.setattr("treelm.inference.surprisal.score_with_measures", divide)
-    outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--processes", "2")
+    options = ("--columns", "next_entropy_bits", "--processes", "2")
+    outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", *options)
     assert (outcome.code, outcome.err.count("\n")) == (70, 1)
     assert "ZeroDivisionError: integer division or modulo by zero" in outcome.err
     (path,) = kept(tmp_path)
