@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests.devices.calls import search_calls
 from treelm.models.layers.devices import computing
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.model import GenerativeParser
+from treelm.models.search.on_device import DeviceBeam
 from treelm.models.search.sentences import search_all
 
 SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [3, 1, 4, 2, 2]]
@@ -26,8 +28,10 @@ def assert_same_on_device(
     tokens = [np.array(one) for one in sentences]
     results = []
     for in_few_calls in (False, True):
-        with computing(in_few_calls=in_few_calls):
+        reads = mock.patch.object(DeviceBeam, "read", autospec=True, side_effect=DeviceBeam.read)
+        with computing(in_few_calls=in_few_calls), reads as read:
             results.append(search_all(searchable, searchable.head(settings.heavy_words), settings, tokens, starts))
+        assert read.called == in_few_calls
     for theirs, ours in zip(*results, strict=True):
         assert theirs.metrics.keys() == ours.metrics.keys()
         for name, values in theirs.metrics.items():
