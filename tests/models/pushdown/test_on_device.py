@@ -12,8 +12,7 @@ from tests.models.pushdown.plain import PlainPushdown
 from tests.models.pushdown.worlds import build_pushdown
 from tests.models.rnng.worlds import Tokens
 from tests.models.search.exhaustive import assert_all_derivations_are_found, run
-from tests.models.search.same_on_device import assert_same_on_device, waits_and_kernels
-from treelm.models.layers.devices import computing
+from tests.models.search.same_on_device import assert_same_on_device, searching, waits_and_kernels
 from treelm.models.search import on_device
 
 
@@ -36,7 +35,7 @@ def test_it_finds_what_the_cpu_finds(sizes: dict[str, Any], margin: int, monkeyp
 
 def test_an_exhaustive_beam_equals_enumeration() -> None:
     model = build_pushdown(Tokens(2), seed=1, num_layers=1, max_stack=2)
-    with computing(in_few_calls=True):
+    with searching(on_device=True):
         assert_all_derivations_are_found(model, PlainPushdown(model), 3)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -20,6 +21,15 @@ from treelm.models.search.sentences import search_all
 SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [3, 1, 4, 2, 2]]
 
 
+@contextmanager
+def searching(*, on_device: bool) -> Iterator[None]:
+    """Within this context sentences are searched as on a GPU, or as on a CPU; checks at its end that they were."""
+    reads = mock.patch.object(DeviceBeam, "read", autospec=True, side_effect=DeviceBeam.read)
+    with computing(in_few_calls=on_device), reads as read:
+        yield
+    assert read.called == on_device
+
+
 def assert_same_on_device(
     model: GenerativeParser, sentences: Sequence[Sequence[int]] = SENTENCES, starts: Tensor | None = None, **sizes: Any
 ) -> None:
@@ -27,11 +37,9 @@ def assert_same_on_device(
     searchable, settings = model.searchable(), SearchConfig(**sizes)
     tokens = [np.array(one) for one in sentences]
     results = []
-    for in_few_calls in (False, True):
-        reads = mock.patch.object(DeviceBeam, "read", autospec=True, side_effect=DeviceBeam.read)
-        with computing(in_few_calls=in_few_calls), reads as read:
+    for on_device in (False, True):
+        with searching(on_device=on_device):
             results.append(search_all(searchable, searchable.head(settings.heavy_words), settings, tokens, starts))
-        assert read.called == in_few_calls
     for theirs, ours in zip(*results, strict=True):
         assert theirs.metrics.keys() == ours.metrics.keys()
         for name, values in theirs.metrics.items():

@@ -10,7 +10,7 @@ import torch
 
 from tests.models.rnng.worlds import Tokens
 from tests.models.search.exhaustive import assert_all_derivations_are_found
-from tests.models.search.same_on_device import assert_same_on_device, waits_and_kernels
+from tests.models.search.same_on_device import assert_same_on_device, searching, waits_and_kernels
 from tests.models.transformer_grammar.plain_bottom_up import plain_of
 from tests.models.transformer_grammar.worlds import PLM, VARIANTS, build_grammar
 from treelm.models.layers.devices import computing
@@ -60,7 +60,7 @@ def test_a_long_sentence_and_starts_of_documents() -> None:
 @pytest.mark.parametrize("name", ["TG", "bottom-up"])
 def test_an_exhaustive_beam_equals_enumeration(name: str) -> None:
     model = build_grammar(Tokens(2), 1, seed=1, num_layers=1, **TINY, **VARIANTS[name])
-    with computing(in_few_calls=True):
+    with searching(on_device=True):
         assert_all_derivations_are_found(model, plain_of(model), 2)
 
 

@@ -14,11 +14,10 @@ from tests.models.rnng.search.test_beam import TINY, run
 from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.exhaustive import assert_all_derivations_are_found
-from treelm.models.layers.devices import computing
+from tests.models.search.same_on_device import SENTENCES, searching
 from treelm.models.search import on_device
 from treelm.models.search.analyses import best
 
-SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [3, 1, 4, 2, 2]]
 FIXED = {"action_beam": 20, "word_beam": 5, "fast_track": 2}
 ADAPTIVE = {"threshold": 4.0, "action_beam": 8, "word_beam": 4}
 
@@ -34,7 +33,7 @@ def test_it_finds_what_the_cpu_finds(
     monkeypatch.setattr(on_device, "_MARGIN", margin)
     model = build_model(Tokens(40, 4), 4, seed=5, max_open=5, max_consecutive=3, **variant)
     expected = run(model, SENTENCES, **settings)
-    with computing(in_few_calls=True):
+    with searching(on_device=True):
         found = run(model, SENTENCES, **settings)
     for ours, theirs in zip(found, expected, strict=True):
         for name, values in theirs.metrics.items():
@@ -46,7 +45,7 @@ def test_it_finds_what_the_cpu_finds(
 @pytest.mark.parametrize("order", ["top-down", "in-order"])
 def test_an_exhaustive_beam_equals_enumeration(order: str) -> None:
     model = build_model(Tokens(2), 1, seed=1, order=order, **TINY)
-    with computing(in_few_calls=True):
+    with searching(on_device=True):
         assert_all_derivations_are_found(model, PlainRNNG(model), 2)
 
 
