@@ -170,7 +170,7 @@ def _parts(config_class: type[Any]) -> tuple[TypeAdapter[Any], frozenset[str]]:
 def input_error(
     error: ValidationError, config_class: type[Any], where: str | None = None, given: Collection[str] = ()
 ) -> InputError:
-    """The first thing that pydantic finds wrong, in one line. An unknown field can mean none of those ``given``."""
+    """The first thing that pydantic finds wrong, in one line. Fields in ``given`` are not suggested."""
     errors = error.errors(include_url=False)
     first = next((one for one in errors if one["type"] == "unexpected_keyword_argument"), errors[0])
     name, value = ".".join(map(str, first["loc"])), first["input"]

@@ -72,8 +72,8 @@ def nearest(
 ) -> str:
     """Ask whether the nearest of some names was meant, a blank after it; nothing if none is near.
 
-    ``missing`` are names of what is not installed, each with what to do for it. What is given ``beside`` the unknown
-    name, and so is not meant by it, is not asked for.
+    ``missing`` are names of what is not installed, each with what to do for it. Names in ``beside`` were given,
+    too, and are not suggested.
 
     >>> nearest("surprisl", ["parse", "surprisal"])
     'did you mean surprisal? '

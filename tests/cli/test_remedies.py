@@ -22,7 +22,6 @@ OF_OTHERS = {
     "cli/train.py": {"--nproc-per-node"},
     "corpora/data_packages.py": {"--upgrade"},  # of pip
     "figures/report/sentences.py": {"--narrowest"},  # properties of a style sheet, also the next ones
-    "figures/report/surprisals.py": {"--words", "--most", "--bits"},
 }
 
 

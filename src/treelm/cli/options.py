@@ -18,7 +18,7 @@ from treelm.inference.settings import DeviceSettings, WorkerSettings
 from treelm.io.files import STDIN
 from treelm.io.terminal import log
 from treelm.models.capabilities import Searching, set_search
-from treelm.models.search.options import OPTIONS, BeamSizes, SearchOptions
+from treelm.models.search.options import BeamSizes, SearchOptions
 
 if TYPE_CHECKING:
     from treelm.corpora.readers import ReadOptions
@@ -77,7 +77,7 @@ class ModelOptions(SearchOptions, DeviceSettings):
         lm = load(run, device=self.device)
         self.note_lost_widths(run, type(lm))
         try:
-            if any(getattr(self, name) is not None for name in OPTIONS):
+            if self.given_search():
                 set_search(lm, self.changed(lm.search if isinstance(lm, Searching) else SearchConfig()))
             if predicts_words:
                 lm.require_words()

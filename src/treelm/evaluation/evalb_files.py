@@ -45,7 +45,7 @@ class Bracketing:
         moved = [Span(label, position[start], position[end]) for label, start, end in self.spans]
         spans = tuple(span for span in moved if span.start < span.end)
         words, tags = tuple(compress(self.words, keep)), tuple(compress(self.tags, keep))
-        return Bracketing(words=words, tags=tags, spans=spans, where=self.where, problem=self.problem)
+        return replace(self, words=words, tags=tags, spans=spans)
 
     @property
     def has_tags(self) -> bool:

@@ -240,8 +240,10 @@ def evaluate_run(
                 on_error = recipe.data.on_error if skipped is None else "skip"
                 text = prepared([path], options=options, on_error=on_error, max_sentences=config.max_sentences)
                 stream = evaluate_stream(lm, text, recipe, split=name)
-                if evaluation is None and skipped is not None:
-                    skipped += text.skipped
+                if evaluation is None:
+                    stream = replace(stream, sentences=tuple(text.sentences()))
+                    if skipped is not None:
+                        skipped += text.skipped
                 evaluation = stream if evaluation is None else evaluation.with_stream(stream)
             assert evaluation is not None
             learned = _training_note(lm, trained_on, path, options, [one.words for one in evaluation.sentences])

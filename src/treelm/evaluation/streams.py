@@ -176,5 +176,4 @@ def evaluate_stream(lm: LanguageModel, corpus: PreparedCorpus, recipe: Recipe, *
         perplexities=perplexities,
         coverage=Coverage.of(lm.vocabulary, counts),
         notes=(GIVEN_TREES,) if has(lm, TreeConditioned) else (),
-        sentences=tuple(corpus.sentences()),
     )

@@ -66,13 +66,13 @@ class TableSettings(RowSettings):
     documents; columns document_id and context say what a system did. Documents of text are divided by empty lines, and
     read by this process alone."""
     columns: tuple[str, ...] = ()
-    """Further columns. Of every model: measures of the next word, such as next_entropy_bits and next_rank,
-    next_entropy_reduction_bits, word_probability, word_length, zipf_frequency, unigram_surprisal_bits, word_position,
-    document_position; of an RNNG, entropy_bits, entropy_reduction_bits, open_nodes, num_actions, num_reduces,
-    search_actions, lexical_bits, syntactic_bits, beam_loss_bits and beam_bound_bits; of Transformer and Transformer
-    Grammar, attention_entropy, nae and delta_nae; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot;
-    of PaLM, attended_length and attention_entropy_bits; of a PCFG of a treebank with tags, tag_bits and
-    word_given_tag_bits."""
+    """Further columns. Of every model: measures of the next word (next_entropy_bits, next_rank and those that are
+    registered), next_entropy_reduction_bits, word_probability, word_length, zipf_frequency, unigram_surprisal_bits,
+    word_position, document_position; of an RNNG, entropy_bits, entropy_reduction_bits, open_nodes, num_actions,
+    num_reduces, search_actions, lexical_bits, syntactic_bits, beam_loss_bits and beam_bound_bits; of Transformer and
+    Transformer Grammar, attention_entropy, nae and delta_nae; of PRPN and ON-LSTM, distance; of a SOM, depth and
+    attachment_slot; of PaLM, attended_length and attention_entropy_bits; of a PCFG of a treebank with tags, tag_bits
+    and word_given_tag_bits."""
     frequencies: str = ""
     """Of zipf_frequency: wordfreq:en (or another language; pip install 'treelm[wordfreq]'), or a table with the columns
     word and count."""

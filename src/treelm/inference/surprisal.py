@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import compress, groupby
 from typing import TYPE_CHECKING
@@ -55,13 +55,12 @@ def score_stimuli(
             scores = score_with_measures(lm, [one.words for one in document], measures, in_document=True)
             yield from zip(document, scores, strict=True)
         return
-    task = partial(score_with_measures, measures=measures) if measures else LanguageModel.score
-    score = partial(compute, lm, task)
+    score = partial(compute, lm, partial(score_with_measures, measures=measures))
     yield from in_batches(stimuli, score, batch_size=batch_size, skipped=skipped)
 
 
 def word_frame(
-    lm: LanguageModel, stimuli: Sequence[Stimulus], scores: Sequence[SentenceScore], columns: Collection[str] = ()
+    lm: LanguageModel, stimuli: Sequence[Stimulus], scores: Sequence[SentenceScore], columns: Iterable[str] = ()
 ) -> pd.DataFrame:
     """A data frame with a row for each word of scored stimuli: its surprisal, how it was read, and ``columns``.
 
@@ -99,7 +98,7 @@ def word_frame(
         "unk_class": pd.Series([unknown.get(number) for number in range(len(lengths))], dtype=object),
         "num_pieces": pd.array(summed(num_pieces[counts]), dtype="Int64"),
     }
-    rules = {**{name: MEASURES[name].aggregation for name in columns if name in MEASURES}, **lm.word_columns}
+    rules = {**{name: one.aggregation for name, one in MEASURES.items()}, **lm.word_columns}
     whole = {CONVERGED, *(name for name, one in MEASURES.items() if one.is_whole)}
     for name in columns:
         values = np.full(len(lengths), math.nan)

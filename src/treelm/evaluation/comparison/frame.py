@@ -239,7 +239,7 @@ class ComparisonFrame:
     columns: Sequence[Column]
     seeds: Sequence[int]  # the number of the first row of the same model, for each row
     comparison: Comparison
-    """What the frame is of."""
+    """The comparison that the frame was made from."""
 
     @property
     def legend(self) -> list[str]:
@@ -271,7 +271,7 @@ class ComparisonFrame:
         return cls(data, columns, seed_numbers(comparison.runs), comparison)
 
     def public(self) -> pandas.DataFrame:
-        """All columns, unrounded; NaN where there is none."""
+        """All columns, unrounded; None where there is none."""
         return self.data[[column.name for column in self.columns]]
 
     def to_csv(self) -> str:
@@ -319,8 +319,8 @@ class ComparisonFrame:
 
     def _difference_text(self, column: Column, model: int, other: str) -> str:
         value, low, high = (self.data[f"{of}, {column.name}, less {other}"][model] for of in DIFFERENCE)
-        bounds = (any(self._is_bound(column, row) for row in self._rows(one)) for one in (model, 0))
-        sign = next((sign for sign, is_bound in zip(("≤ ", "≥ "), bounds, strict=True) if is_bound), "")
+        is_upper, is_lower = (any(self._is_bound(column, row) for row in self._rows(one)) for one in (model, 0))
+        sign = "≤ " if is_upper else "≥ " if is_lower else ""
         return MISSING if value is None else f"{sign}{value:+.1f} [{low:+.1f}, {high:+.1f}]"
 
     def _rows(self, model: int) -> list[int]:

@@ -173,8 +173,8 @@ class RunMetrics:
 
     def of(self, kind: str) -> dict[str, float]:
         """The values of one kind, by what they are of: ``of("suite")`` has the accuracy of each suite."""
-        kinds = {name: name.partition(", ") for name in self.values}
-        return {of: self.values[name] for name, (own, _, of) in kinds.items() if own == kind and of}
+        prefix = f"{kind}, "
+        return {name.removeprefix(prefix): value for name, value in self.values.items() if name.startswith(prefix)}
 
 
 @dataclass(frozen=True, kw_only=True)

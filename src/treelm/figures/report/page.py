@@ -240,7 +240,7 @@ def reading_section(rows: Sequence[RunMetrics], looks: Looks) -> Section | None:
 
 
 def _reading(rows: Sequence[RunMetrics], looks: Looks, corpus: str) -> dict[str, Any]:
-    found = [row for row in rows if corpus in row.of(_GAIN)]
+    found = [row for row in rows if f"{_GAIN}, {corpus}" in row.values]
     others = {name: values for row in found for name, values in row.published.items()}
     points = [_gain(name, values, corpus) for name, values in others.items() if f"{_GAIN}, {corpus}" in values]
     points += [_gain(row.name, row.values, corpus, looks[row.name]) for row in found]

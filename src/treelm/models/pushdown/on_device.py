@@ -45,7 +45,7 @@ class DeviceTape(DeviceAttention):
         )
         self.ends_by_closing = False
         self.num_closed = torch.arange(self.num_actions, device=device) - ITSELF
-        self.num_closed[:: self.num_actions - 1] = 0  # SHIFT and FINISH
+        self.num_closed[[SHIFT, -1]] = 0
         self._ends_word = torch.from_numpy(weights.ends_word).to(device)
         self._num_initial = 1
         start = torch.zeros((1, NUM_COLUMNS), dtype=torch.int64, device=device)

@@ -4,6 +4,8 @@ Libraries choose a kernel by the shape of a product, and kernels add up in diffe
 among 7 others may differ in its last bits from the same row among 8 (measurements: docs/research/rnng-search.md).
 Therefore rows are padded to a multiple of 16, and a product is cut into blocks of such sizes that give a row the same
 bits as a block of 16. Which sizes do is tried on the machine at hand, for every shape of a weight (``sizes_alike``).
+
+In few calls, as on a GPU (``devices.few_calls``), a product is one call, which is not batch-invariant.
 """
 
 from __future__ import annotations
@@ -80,20 +82,21 @@ class Affine:
     def __call__(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
         """The product for rows (n, I), n a multiple of 16 (see ``rounded``): (n, O).
 
-        In few calls (see ``devices.few_calls``) it is one call, for any n, and is not batch-invariant.
+        In few calls (see ``devices.few_calls``) n is any number.
         """
-        if few_calls(rows.device):
-            return torch.addmm(self.bias, rows, self.weight, out=out)
         num_rows = rows.shape[0]  # ``len`` of a tensor is slow
         out = rows.new_empty(num_rows, self.bias.shape[0]) if out is None else out
-        for block in _cut(num_rows, self._sizes):
+        for block in self._blocks(num_rows):
             torch.addmm(self.bias, rows[block], self.weight, out=out[block])
         return out
 
     def add_product_(self, to: Tensor, rows: Tensor) -> None:
         """to += x W^T, without the bias."""
-        for block in _cut(rows.shape[0], self._sizes):
+        for block in self._blocks(rows.shape[0]):
             to[block].addmm_(rows[block], self.weight)
+
+    def _blocks(self, num_rows: int) -> tuple[slice, ...]:
+        return (slice(None),) if few_calls(self.weight.device) else _cut(num_rows, self._sizes)
 
     @cached_property
     def _sizes(self) -> tuple[int, ...]:

@@ -22,14 +22,17 @@ from treelm.trees.transitions import REDUCE
 
 # The first columns of integers of a row; the others are those of the systems.
 NUM_OPEN, IN_WORD, NUM_NEEDED = range(3)  # as in the machines of the CPU
-NUM_BEFORE = 3  # how many rows the longest chain of rows before this one has
+NUM_BEFORE = 3  # the number of rows on the longest path to this one, itself left out
 NUM_COMMON = 4
 
 _LARGEST_PRODUCT = 1 << 26  # logits of tokens that are held at a time
 
 
 class DeviceRows:
-    """The tables of one search, for a ``DeviceMachine``. Rows of no analysis are filled with those of others."""
+    """The tables of one search, for a ``DeviceMachine``.
+
+    Where a guess had room for more rows than are needed, the others hold successors that are not used.
+    """
 
     def __init__(
         self, *, num_actions: int, num_columns: int, widths: Sequence[int], words: Affine, tokens: Tensor

@@ -161,6 +161,8 @@ def search_all(
 ) -> list[SentenceResult]:
     """Search any number of sentences (arrays of tokens, none empty), ``settings.batch_size`` at a time.
 
+    Beam search on a device takes as many at a time as memory holds (``sentences_at_once``).
+
     With ``starts`` (sentences, E) each sentence begins from a vector of its own. Then no prefix is shared; nor is one
     with other methods than beam search, which draw at random or look at the length of a sentence.
     """
