@@ -44,6 +44,13 @@ class AnalysisTable:
         """The analyses ordered by sentence, then by score, the best first; equal scores keep their order."""
         return self.take(np.lexsort((-self.score, self.sentence)))
 
+    def forked(self: Table, sources: Ints, num_sentences: int) -> Table:
+        """The analyses of the sentences ``sources`` (s,), of ``num_sentences``, as those of sentences 0 to s - 1."""
+        counts = np.bincount(self.sentence, minlength=num_sentences)
+        starts, wanted = np.cumsum(counts) - counts, counts[sources]
+        index = np.arange(wanted.sum()) + np.repeat(starts[sources] - (np.cumsum(wanted) - wanted), wanted)
+        return replace(self.take(index), sentence=np.repeat(np.arange(len(sources)), wanted))
+
     def renumbered(self: Table, rows: Ints, histories: Ints) -> Table:
         """The same analyses by the new numbers of rows and of histories, which ``Machine.collect`` returns."""
         return replace(self, top=rows[self.top], history=renumbered(histories, self.history))

@@ -278,13 +278,9 @@ class Beam:
 
         Stacks and histories are shared, so only the arrays of ``analyses`` are copied.
         """
-        layout = Layout(self.analyses.sentence, self.num_sentences)
-        counts = np.bincount(self.analyses.sentence, minlength=self.num_sentences)[sources]
-        before = np.cumsum(counts) - counts
-        index = np.arange(counts.sum()) + np.repeat(layout.starts[sources] - before, counts)
+        self.analyses = self.analyses.forked(sources, self.num_sentences)
         self.num_sentences = len(sources)
         self.pruning.fork(sources)
-        self.analyses = replace(self.analyses.take(index), sentence=np.repeat(np.arange(len(sources)), counts))
 
     def drop(self, sentences: Bools) -> None:
         """Remove the analyses of these sentences, a mask (sentences,)."""

@@ -4,6 +4,11 @@ Every particle samples actions up to the next SHIFT, is weighted with the probab
 are drawn again by weight. Particles that are in the same place are kept as one analysis with a count, so the cost is
 that of the distinct ones. An action that cannot reach the next token, such as closing the root, is not sampled; the
 particle's weight takes the probability of the others instead, which keeps the estimate unbiased and its variance lower.
+
+All draws are systematic: particles are spread over the actions of their analysis, and later over all analyses of the
+sentence, as evenly as whole numbers allow, from one random number (``systematic_counts``). It depends on the seed, the
+number of the word and that of the step alone. So sentences that begin alike have the same particles so far, which are
+sampled once, and a GPU can use the same numbers.
 """
 
 from __future__ import annotations
@@ -12,13 +17,36 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treelm.models.search.analyses import Analyses, Endings, joined, log_sums
-from treelm.models.search.beam import WAITS
+from treelm.models.search.analyses import Analyses, Endings, Layout, joined, log_sums
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.machine import Machine, WordHead, ending_actions
 from treelm.models.search.metrics import TokenMetrics, mean_attention, token_metrics
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.trees.transitions import SHIFT
+
+GOLDEN = (np.sqrt(5) - 1) / 2  # multiples of the golden ratio, without their whole parts, spread evenly in any number
+
+
+def random_number(seed: int, word: int, step: int) -> float:
+    """The random number from 0 to 1 by which all sentences draw in a step of a word, from 1, or resample in step 0."""
+    return float(np.random.default_rng([seed, word, step]).random())
+
+
+def systematic_counts(masses: Floats, number: Ints, random: Floats) -> Ints:
+    """How often each cell is drawn if ``number`` (rows,) are drawn from the cells of each row, by systematic sampling.
+
+    Returns whole numbers (rows, cells) next to number * mass / sum of masses, which are their means over random numbers
+    (rows,) from 0 to 1. A row without mass draws none.
+
+    >>> masses = np.array([[0.4, 0.0, 0.6]] * 2)
+    >>> systematic_counts(masses, np.array([4, 4]), np.array([0.1, 0.5]))
+    array([[1, 0, 3],
+           [2, 0, 2]])
+    """
+    edges, number = np.cumsum(masses, 1), number[:, None]
+    edges /= np.where(edges[:, -1:] > 0, edges[:, -1:], 1.0)
+    below = np.minimum(np.floor(number * edges + random[:, None]), number)
+    return np.diff(below, prepend=0.0).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -40,53 +68,52 @@ class _Cloud(Analyses):
 
 
 class ParticleFilter:
-    """The particles of a batch of sentences between two tokens. Each sentence has a random generator of its own."""
+    """The particles of a batch of sentences between two tokens."""
 
     def __init__(self, machine: Machine, head: WordHead, settings: SearchConfig, num_sentences: int) -> None:
         """Start before the first token. The machine must be new; only this filter may use it."""
         self.num_sentences = num_sentences
         self.machine = machine
-        self._num_particles = settings.num_particles
-        self._head = head
-        self._generators = [np.random.default_rng(settings.seed) for _ in range(num_sentences)]
+        self._settings, self._head = settings, head
         count = np.full(num_sentences, settings.num_particles)
         self._cloud = _Cloud.of(machine.start(num_sentences), count, np.zeros(num_sentences))
         self._log_mass = np.zeros(num_sentences)
+        self._num_read = 0
 
     def read(self, tokens: Ints) -> TokenMetrics:
-        """Read one token in each sentence: ids (sentences,), or ``WAITS`` for a sentence that reads none."""
-        reads, head = tokens != WAITS, self._head
-        reading = reads[self._cloud.sentence]
-        waiting, (cloud, _) = self._cloud.take(~reading), self._sample(self._cloud.take(reading), to_end=False)
+        """Read one token in each sentence: ids (sentences,)."""
+        head, (cloud, _) = self._head, self._sample(self._cloud, to_end=False)
         if len(cloud):
             log_probs = head.logits(cloud.outputs, tokens[cloud.sentence]) - head.log_normalisers(cloud.outputs)
             cloud = replace(cloud, score=cloud.score + log_probs, log_weight=cloud.log_weight + log_probs)
-        estimate, num_open = self._estimate(cloud), self.machine.num_open(cloud.top)
+        self._log_mass, num_open = self._estimate(cloud), self.machine.num_open(cloud.top)
         since = self.machine.histories.count_since(cloud.history, SHIFT, self.machine.num_closed)
         metrics = token_metrics(cloud.sentence, cloud.log_mass, num_open, since, self.num_sentences)
-        self._log_mass = np.where(reads, estimate, self._log_mass)
-        cloud = self._draw(cloud)
+        cloud = self._resampled(cloud)
         if len(cloud):
             cloud = _Cloud.of(self.machine.shift(cloud, tokens[cloud.sentence]), cloud.count, cloud.log_weight)
         attention = mean_attention(self.machine.attention, cloud.sentence, cloud.log_mass, self.num_sentences)
-        cloud = joined([waiting, cloud])
         self._cloud = cloud.renumbered(*self.machine.collect([cloud.top], [cloud.history]))
-        return replace(metrics, log_mass=estimate, attention=attention)
+        self._num_read += 1
+        return replace(metrics, log_mass=self._log_mass, attention=attention)
 
     def _sample(self, cloud: _Cloud, *, to_end: bool) -> tuple[_Cloud, Ints]:
         """Sample actions up to the next SHIFT or, with ``to_end``, the end.
 
         Returns the analyses before their last action, and these actions (n,).
         """
-        arrived, last = [cloud.take(np.empty(0, np.int64))], [np.empty(0, np.int64)]
+        arrived, last, step = [cloud.take(np.empty(0, np.int64))], [np.empty(0, np.int64)], 0
         while len(cloud):
+            step += 1
             ends = ending_actions(self.machine, cloud)
             allowed = np.isfinite(cloud.log_probs) & (self.machine.towards_end(cloud) if to_end else ~ends)
             probabilities = np.where(allowed, np.exp(cloud.log_probs), 0.0)
-            total = probabilities.sum(1)
-            counts = self._multinomial(cloud, probabilities, total)
             with np.errstate(divide="ignore"):
-                log_weight = cloud.log_weight + np.log(total)
+                log_weight = cloud.log_weight + np.log(probabilities.sum(1))
+            # Each analysis of a sentence has a random number of its own, so that they do not all take the same action.
+            place = Layout(cloud.sentence, self.num_sentences).column
+            random = (self._random_number(step) + place * GOLDEN) % 1
+            counts = systematic_counts(probabilities, cloud.count, random)
             rows, actions = np.nonzero(counts)
             score, count = cloud.score[rows] + cloud.log_probs[rows, actions], counts[rows, actions]
             done = ends[rows, actions] if to_end else actions == SHIFT
@@ -100,42 +127,30 @@ class ParticleFilter:
         order = np.argsort(np.concatenate([one.sentence for one in arrived]), kind="stable")
         return joined(arrived), np.concatenate(last)[order]
 
-    def _multinomial(self, cloud: _Cloud, probabilities: Floats, total: Floats) -> Ints:
-        """Draw how many particles of each analysis take each action: (n, A), all 0 if no action is possible."""
-        counts = np.zeros(probabilities.shape, np.int64)
-        sentence = cloud.sentence
-        for index in np.unique(sentence).tolist():
-            rows = np.flatnonzero((sentence == index) & (total > 0))
-            if len(rows):
-                shares = probabilities[rows] / total[rows, None]
-                counts[rows] = self._generators[index].multinomial(cloud.count[rows], shares)
-        return counts
+    def _random_number(self, step: int) -> float:
+        return random_number(self._settings.seed, self._num_read, step)
 
     def _estimate(self, cloud: _Cloud) -> Floats:
-        """log of the estimated probability of what was read so far."""
+        """log of the estimated probability of what was read so far (sentences,)."""
         total = log_sums(cloud.sentence, cloud.log_mass, self.num_sentences)
-        estimate: Floats = self._log_mass + total - np.log(self._num_particles)
+        estimate: Floats = self._log_mass + total - np.log(self._settings.num_particles)
         return estimate
 
-    def _draw(self, cloud: _Cloud) -> _Cloud:
-        """Resample the particles by weight: systematic resampling, with one random number a sentence."""
-        count = np.zeros(len(cloud.count), np.int64)
-        log_mass, sentence = cloud.log_mass, cloud.sentence
-        for index in np.unique(sentence).tolist():
-            rows = np.flatnonzero((sentence == index) & np.isfinite(log_mass))
-            if len(rows) == 0:
-                continue
-            shares = np.exp(log_mass[rows] - log_mass[rows].max())
-            edges = np.cumsum(shares) / shares.sum() * self._num_particles
-            edges[-1] = self._num_particles
-            points = self._generators[index].random() + np.arange(self._num_particles)
-            count[rows] = np.diff(np.searchsorted(points, edges), prepend=0)
-        kept = np.flatnonzero(count)
-        return replace(cloud.take(kept), count=count[kept], log_weight=np.zeros(len(kept)))
+    def _resampled(self, cloud: _Cloud) -> _Cloud:
+        """Draw the particles of each sentence again by weight."""
+        layout = Layout(cloud.sentence, self.num_sentences)
+        log_mass = layout.pad(cloud.log_mass)
+        highest = log_mass.max(1, initial=-np.inf, keepdims=True)
+        masses = np.exp(log_mass - np.where(np.isfinite(highest), highest, 0.0))
+        number = np.full(self.num_sentences, self._settings.num_particles)
+        count = systematic_counts(masses, number, np.full(self.num_sentences, self._random_number(0)))
+        kept = np.flatnonzero(count[layout.row, layout.column])
+        return replace(cloud.take(kept), count=count[layout.row, layout.column][kept], log_weight=np.zeros(len(kept)))
 
-    def drop(self, sentences: Bools) -> None:
-        """Remove the particles of these sentences, a mask (sentences,)."""
-        self._cloud = self._cloud.take(~sentences[self._cloud.sentence])
+    def fork(self, sources: Ints) -> None:
+        """Continue with the old sentence ``sources[i]`` as sentence i; sources may be repeated or left out."""
+        self._cloud = self._cloud.forked(sources, self.num_sentences)
+        self.num_sentences, self._log_mass = len(sources), self._log_mass[sources]
 
     def endings(self, sentences: Bools) -> Endings:
         """Sampled ways to end these sentences, with their log probabilities, and the estimate of log p(sentence)."""

@@ -164,11 +164,12 @@ def search_all(
     Beam search on a device takes as many at a time as memory holds (``sentences_at_once``).
 
     With ``starts`` (sentences, E) each sentence begins from a vector of its own. Then no prefix is shared; nor is one
-    with other methods than beam search, which draw at random or look at the length of a sentence.
+    with the released search, which looks at the length of a sentence.
     """
     results = [SentenceResult() for _ in sentences]
     on_device = model.on_device if settings.method == "beam" and few_calls(head.device) else None
-    share, size = settings.method == "beam" and starts is None, settings.batch_size
+    forks, size = settings.method != "released", settings.batch_size
+    share = forks and starts is None
     with torch.inference_mode(), arithmetic(settings.matmul, head.device):
         if on_device is not None:
             size = sentences_at_once(on_device(), settings, head.device)
@@ -181,7 +182,7 @@ def search_all(
             else:
                 machine = on_device() if begun is None else on_device(starts=begun)
                 beam = DeviceBeam(machine, settings, len(lengths))
-            todo = steps(tokens, share=share or on_device is not None, apart=starts is not None)
+            todo = steps(tokens, share=forks, apart=starts is not None)
             _search_together(beam, todo, tokens, [results[number] for number in group])
     return results
 
@@ -208,7 +209,7 @@ def _search_together(
     """Search sentences side by side, step by step, and put what is found into ``results``."""
     lengths = np.array([len(tokens) for tokens in sentences])
     for position, step in enumerate(todo, start=1):
-        if step.parents is not None and not isinstance(beam, ParticleFilter):
+        if step.parents is not None:
             beam.fork(step.parents)
         read = beam.read(step.tokens)
         for number in np.flatnonzero(step.prefix_of >= 0).tolist():
@@ -227,5 +228,5 @@ def _search_together(
                     Derivation(actions=tuple(actions[place]), log_prob=float(endings.score[place]))
                     for place in np.flatnonzero(endings.sentence == index).tolist()
                 ]
-            if step.parents is None and not isinstance(beam, DeviceBeam):
+            if step.parents is None and isinstance(beam, Beam):
                 beam.drop(ends)

@@ -10,6 +10,21 @@ from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.search.test_beam import SENTENCES, TINY, run
 from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import enumerate_all, log_sum
+from treelm.models.search.particles import systematic_counts
+
+
+def test_every_cell_is_drawn_as_often_as_it_should_be() -> None:
+    """Whole numbers next to their mean, which is exact over all random numbers; all of a row's particles are drawn."""
+    rng = np.random.default_rng(1)
+    masses, number = rng.random((20, 6)) * (rng.random((20, 6)) < 0.5), rng.integers(1, 9, 20)
+    masses[0], number[:2] = 0.0, 1 << 20
+    possible = masses.sum(1) > 0
+    means = number[:, None] * masses / np.where(possible, masses.sum(1), 1.0)[:, None]
+    draws = [systematic_counts(masses, number, np.full(20, random)) for random in (np.arange(1000) + 0.5) / 1000]
+    np.testing.assert_allclose(np.mean(draws, 0), means, atol=0.0015)
+    assert (np.sum(draws, 2) == number * possible).all()
+    assert (abs(draws - means) < 1 + 1e-9).all()
+    assert (systematic_counts(masses, number, np.full(20, np.nextafter(1, 0))).sum(1) == number * possible).all()
 
 
 def test_many_particles_come_close() -> None:
