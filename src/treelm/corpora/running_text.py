@@ -26,7 +26,14 @@ CHARACTERS = str.maketrans(
     }
 )
 """Characters that plain text writes otherwise, whatever stands beside them."""
-_MARKS = str.maketrans({**dict.fromkeys("“”«»", '"'), **dict.fromkeys("‘’", "'")})
+_MARKS = {**dict.fromkeys("“”«»", '"'), **dict.fromkeys("‘’", "'")}
+PLAIN_MARKS = {
+    **{chr(code): plain for code, plain in CHARACTERS.items() if plain and plain != " "},
+    **_MARKS,
+    **dict.fromkeys("—―⸺⸻", "--"),
+    "…": "...",
+}
+"""Typographic marks, and what stands for each of them in plain text."""
 _DASH = re.compile(r"\s*(?:[—―⸺⸻]|---?)\s*")
 _DOTS = re.compile(r"(?:\.\s?){4,}|…\s*\.?|(?:\. ){2}\.")
 _TEX_MARK = re.compile(r"``|''")
@@ -51,7 +58,7 @@ def normalise(paragraph: str) -> str:
     check_text(paragraph)
     text = paragraph.translate(CHARACTERS)
     first = re.search(r"[‘“]", text)
-    text = _british_marks(text) if first is not None and first[0] == "‘" else text.translate(_MARKS)
+    text = _british_marks(text) if first is not None and first[0] == "‘" else text.translate(str.maketrans(_MARKS))
     text = _TEX_MARK.sub('"', _DOTS.sub(" ... ", _DASH.sub(" -- ", text)))
     return re.sub(r"\s+", " ", text).strip()
 

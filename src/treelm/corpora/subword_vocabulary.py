@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.running_text import PLAIN_MARKS
 from treelm.corpora.tokens import words_of
 from treelm.corpora.vocabulary import FormCounts, Pieces, SubwordModel, Vocabulary
 from treelm.errors import InputError
@@ -32,6 +33,9 @@ class SubwordVocabulary(Vocabulary):
 
     Each word is segmented by itself and the last piece of a word ends with ``▁``, no other does. So no word is unknown,
     and a reader knows after each piece whether the word may go on.
+
+    Typographic marks that have no piece, as the training text had plain ones, are read as the plain ones: ``It’s`` as
+    ``It's``. As bytes they would make the word a very rare one.
     """
 
     kind: ClassVar[str] = "subword"
@@ -49,6 +53,12 @@ class SubwordVocabulary(Vocabulary):
         self._end_id = self._processor.piece_to_id(END_OF_WORD)
         if not all(self._processor.is_byte(index) for index in self._byte_ids):
             raise InputError("a SentencePiece model without byte fallback", remedy=_REMEDY)
+        read_as = {mark: plain for mark, plain in PLAIN_MARKS.items() if self._has(plain) and not self._has(mark)}
+        self._read_as = str.maketrans(read_as)
+
+    def _has(self, characters: str) -> bool:
+        """Tell whether every one of these characters is a piece."""
+        return self._processor.unk_id() not in self._processor.piece_to_id(list(characters))
 
     @classmethod
     def build(
@@ -105,7 +115,8 @@ class SubwordVocabulary(Vocabulary):
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
         """Write each form as pieces, or as bytes where it holds a blank or the sign of the end of a word."""
-        taken = list(forms)
+        forms = [form if form.isascii() else form.translate(self._read_as) for form in forms]
+        taken = forms
         try:
             pieces: list[list[int]] = self._processor.encode(taken) if taken else []
         except TypeError:  # half a character, which is none of UTF-8: for SentencePiece a blank stands there

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 ReadWords = Counter[tuple[str, bool, bool]]
 """How often each word was read, and how: whether it is unknown, and whether it was read as several tokens."""
 _MOST_SHOWN, _MOST_WORDS = 8, 3  # characters, words in a line
-_TYPOGRAPHIC = frozenset("‘’‚“”„–—…")
-_PLAIN_MARKS = "' and \" for curly marks, -- for dashes, ... for dots"
 LONGEST_SENTENCE = 150  # words beyond which a sentence is hardly one
 _MARKS = "|*/\\#^~_+=@<>[]{}"
 """Characters that are hardly in every sentence, but to cut it."""
 _ROUND = {"[]", "{}", *_MARKS} - {*"<>[]{}"}
 """Those that may stand around a target, the first and the last of them; <unk> is a word."""
+_CUT_MARKS = frozenset(".,;:?!")
+"""Marks that stand alone in a treebank, and not in running text as a dash may."""
 _MARKED = "mark the target as *target*, or remove them"
 
 
@@ -40,9 +40,9 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
 
     ``name`` is the model's, and ``option`` is how the caller writes the name of an option.
     """
-    unknown, attached, spelled, marked, escaped = (Counter[str]() for _ in range(5))
+    unknown, attached, spelled, escaped = (Counter[str]() for _ in range(4))
     num_alone = 0
-    characters, marks = set[str](), set[str]()
+    characters = set[str]()
 
     def knows(word: str) -> bool:
         return vocabulary.unknown_class(word, sentence_initial=False) is None
@@ -55,10 +55,7 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
         if found := vocabulary.spelled(word):
             spelled[word] += count
             characters.update(found)
-        elif unseen := _unseen_marks(word, vocabulary):
-            marked[word] += count
-            marks |= unseen
-        num_alone += count * (len(cut) == 1 and not has_letters)  # marks that stand alone, as treebanks have them
+        num_alone += count * (word in _CUT_MARKS)  # marks that stand alone, as treebanks have them
         if not is_cut and len(cut) > 1 and has_letters:  # marks or clitics of which the model reads none by itself
             attached[word] += count
     unknown, num_words = +unknown, words.total()
@@ -77,37 +74,19 @@ def advice(words: ReadWords, vocabulary: Vocabulary, name: str, option: str = "{
             f"{unescape(first)!r}, as {name} has it"
         )
     if spelled:
-        parts = {
-            _PLAIN_MARKS: not _TYPOGRAPHIC.isdisjoint(characters),
-            "accents and letters as one character (NFC)": any(normalize("NFC", word) != word for word in spelled),
-        }
-        remedy = ", ".join(part for part, there in parts.items() if there) or "other words, or leave these out"
+        is_composed = all(normalize("NFC", word) == word for word in spelled)
+        remedy = "other words, or leave these out" if is_composed else "accents and letters as one character (NFC)"
         examples = ", ".join(map(repr, islice(spelled, _MOST_WORDS)))
         yield (
             f"{spelled.total():,} of {num_words:,} words, such as {examples}, hold characters of which {name} has "
             f"no piece ({listed(characters)}) and which it reads byte by byte: their bits are those of spelling; "
             f"write {remedy}"
         )
-    if marked:
-        yield (
-            f"{marked.total():,} of {num_words:,} words, such as {next(iter(marked))!r}, have marks that hardly occur "
-            f"in the training text of {name} ({listed(marks)}), so their bits are very high; write {_PLAIN_MARKS}"
-        )
     if attached and not num_alone and not isinstance(vocabulary, TokenizerVocabulary):
         yield (
             f"{attached.total():,} words, such as {next(iter(attached))!r}, are written together with marks or "
             f"clitics, which {name} has read as words of their own; give {option.format('punctuation')} summed"
         )
-
-
-def _unseen_marks(word: str, vocabulary: Vocabulary) -> set[str]:
-    """Typographic marks of a word that have a piece, but none with which a word ends.
-
-    A vocabulary of subwords may be given characters that its text lacks. A mark that stands as a word in the text
-    gets a piece that ends there.
-    """
-    marks = _TYPOGRAPHIC.intersection(word) if vocabulary.kind == "subword" else ()
-    return {mark for mark in marks if len(vocabulary.encode([mark]).ids) > 1}
 
 
 def _is_spelled(word: str) -> bool:
