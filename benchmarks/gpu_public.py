@@ -20,7 +20,7 @@ from public_codes import detached, import_public
 from torch import Tensor
 from torch.nn import functional
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.trees.transitions import FIRST_NT, REDUCE
 
 STACK_BOUND = 100  # items beyond the words that its search makes room for, as its documentation advises

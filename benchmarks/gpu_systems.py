@@ -21,9 +21,9 @@ from tests.devices.test_training import train
 from tests.devices.worlds import VARIANTS, build_world
 from tests.systems import SMALL
 
-from treelm.corpora.batches import SentenceBatch, SentenceBatches
+from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.data_config import DataConfig, prepared_split
-from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models import system_class
 from treelm.models.base import LanguageModel, Losses

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from public_codes import Training, Update, import_public, stand_in
 from torch import nn
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.gold_trees import trees_of
 from treelm.models.pushdown.network import Pushdown
 from treelm.trees.transitions import from_actions

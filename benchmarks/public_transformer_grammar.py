@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from public_codes import Training, Update, import_public, stand_in
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.gold_trees import trees_of
 from treelm.models.transformer_grammar.network import TransformerGrammar
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformer_training import UNCOUNTED, Turns
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.gold_trees import binary_splits, trees_of
 from treelm.models.pushdown.network import Pushdown
 

@@ -23,10 +23,9 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.models.som.all_slots import all_slots_losses
 
-from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.data_config import DataConfig, prepared_split
-from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.layers.binary_structure import static_labels
 from treelm.models.layers.precision import MatmulPrecision, matmul_precision

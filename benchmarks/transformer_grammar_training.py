@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformer_training import PlainLayer, Turns
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.gold_trees import trees_of
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar

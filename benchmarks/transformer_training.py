@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.base import LanguageModel
 from treelm.models.transformer.network import Transformer
 from treelm.training.numerics import numerics

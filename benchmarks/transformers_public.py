@@ -44,7 +44,7 @@ import torch
 from public_codes import Training, Update
 from transformer_training import update
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
 from treelm.training.numerics import numerics

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from treelm.corpora.batches import BatchesConfig, SentenceBatch, SentenceBatches, arrange
+from treelm.corpora.batches import BatchesConfig, SentenceBatches, arrange
+from treelm.corpora.encoding import SentenceBatch
 from treelm.errors import InputError
 
 

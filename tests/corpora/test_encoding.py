@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpora.helpers import TREES, corpus
-from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch, encode_words
 from treelm.corpora.preparing import prepare
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence

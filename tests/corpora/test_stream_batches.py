@@ -18,9 +18,9 @@ from tests.corpora.helpers import text_corpus
 from tests.models.rnng.worlds import Tokens
 from tests.systems import small_recipe
 from tests.trees.strategies import trees
-from treelm.corpora.batches import BatchesConfig, EpochBatches, SentenceBatch, SentenceBatches
+from treelm.corpora.batches import BatchesConfig, EpochBatches, SentenceBatches
 from treelm.corpora.building import corpus_of
-from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import BPTTBatches, PackedBatches, StreamBatch

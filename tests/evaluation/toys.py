@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.models.base import IncrementalState, LanguageModel, Losses, SentenceScore
 from treelm.models.capabilities import Parser

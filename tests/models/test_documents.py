@@ -26,8 +26,8 @@ from tests.models.som.plain import random_tree as som_tree
 from tests.models.transformer_grammar.plain import PlainGrammar
 from tests.models.transformer_grammar.worlds import build_grammar
 from tests.systems import small_setup
-from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.building import corpus_of
+from treelm.corpora.encoding import SentenceBatch
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.streams import document_perplexity, require_context

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError

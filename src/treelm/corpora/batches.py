@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treelm.configs import Size, configuration
 from treelm.corpora.arrays import fingerprint
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch
 from treelm.errors import InputError, check_positive
-
-if TYPE_CHECKING:
-    from treelm.corpora.encoding import EncodedCorpus
 
 _Cut = TypeVar("_Cut")
 _Batch = TypeVar("_Batch")
@@ -93,43 +90,6 @@ def starts_of_pieces(stops: NDArray[np.int64]) -> list[int]:
         starts.append(start)
         start = following[start]
     return starts
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SentenceBatch:
-    """Whole sentences, flat and without padding.
-
-    Tokens of sentence b are ``tokens[token_offsets[b]:token_offsets[b + 1]]``; its actions, if it has a tree,
-    ``actions[action_offsets[b]:action_offsets[b + 1]]``: top-down, one SHIFT a token, labels numbered as in the model.
-    """
-
-    tokens: NDArray[np.int64]
-    token_offsets: NDArray[np.int64]
-    num_words: NDArray[np.int64]  # a sentence
-    actions: NDArray[np.int64] | None = None
-    action_offsets: NDArray[np.int64] | None = None
-    tags: NDArray[np.int64] | None = None  # a word: numbered as in the model, -1 for none; None unless it asks for them
-    preceding: NDArray[np.int64] | None = None
-    """What its document says right before each sentence: the last tokens, an end (``len(vocabulary)``) after each
-    sentence. Those of sentence b are ``preceding[preceding_offsets[b]:preceding_offsets[b + 1]]``; None unless the
-    model asks for them."""
-    preceding_offsets: NDArray[np.int64] | None = None
-    names: tuple[str, ...]  # file:line of each sentence, for messages
-
-    def __len__(self) -> int:
-        """Number of sentences."""
-        return len(self.num_words)
-
-    def tokens_of(self, index: int) -> NDArray[np.int64]:
-        """The tokens of one sentence."""
-        return self.tokens[self.token_offsets[index] : self.token_offsets[index + 1]]
-
-    def trees(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """``actions`` and ``action_offsets``. Raises ``InputError`` for a batch without trees."""
-        if self.actions is None or self.action_offsets is None:
-            where = self.names[0] if self.names else None
-            raise InputError("a sentence without a tree", where=where, remedy="give brackets or CoNLL-U")
-        return self.actions, self.action_offsets
 
 
 _DEFAULT = BatchesConfig()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -10,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.arrays import gather_indices, offsets_of, take_rows
-from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.sentence import Sentence
@@ -20,6 +20,43 @@ from treelm.errors import InputError
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
 _CHUNK = 8192  # sentences whose tokens are counted together
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentenceBatch:
+    """Whole sentences, flat and without padding.
+
+    Tokens of sentence b are ``tokens[token_offsets[b]:token_offsets[b + 1]]``; its actions, if it has a tree,
+    ``actions[action_offsets[b]:action_offsets[b + 1]]``: top-down, one SHIFT a token, labels numbered as in the model.
+    """
+
+    tokens: NDArray[np.int64]
+    token_offsets: NDArray[np.int64]
+    num_words: NDArray[np.int64]  # a sentence
+    actions: NDArray[np.int64] | None = None
+    action_offsets: NDArray[np.int64] | None = None
+    tags: NDArray[np.int64] | None = None  # a word: numbered as in the model, -1 for none; None unless it asks for them
+    preceding: NDArray[np.int64] | None = None
+    """What its document says right before each sentence: the last tokens, an end (``len(vocabulary)``) after each
+    sentence. Those of sentence b are ``preceding[preceding_offsets[b]:preceding_offsets[b + 1]]``; None unless the
+    model asks for them."""
+    preceding_offsets: NDArray[np.int64] | None = None
+    names: tuple[str, ...]  # file:line of each sentence, for messages
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return len(self.num_words)
+
+    def tokens_of(self, index: int) -> NDArray[np.int64]:
+        """The tokens of one sentence."""
+        return self.tokens[self.token_offsets[index] : self.token_offsets[index + 1]]
+
+    def trees(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """``actions`` and ``action_offsets``. Raises ``InputError`` for a batch without trees."""
+        if self.actions is None or self.action_offsets is None:
+            where = self.names[0] if self.names else None
+            raise InputError("a sentence without a tree", where=where, remedy="give brackets or CoNLL-U")
+        return self.actions, self.action_offsets
 
 
 class EncodedCorpus:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.arrays import fingerprint, gather_indices, offsets_of
-from treelm.corpora.batches import BatchesConfig, EpochBatches, SentenceBatch, arrange, starts_of_pieces
-from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.batches import BatchesConfig, EpochBatches, arrange, starts_of_pieces
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch
 from treelm.errors import InputError, check_positive
 from treelm.trees.transitions import FIRST_NT, SHIFT, partners
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.corpora.tokens import check_have_words, check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError

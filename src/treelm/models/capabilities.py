@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeIs
 
-    from treelm.corpora.batches import SentenceBatch
-    from treelm.corpora.encoding import EncodedCorpus
+    from treelm.corpora.encoding import EncodedCorpus, SentenceBatch
     from treelm.corpora.sentence import Sentence
     from treelm.corpora.stream_batches import StreamBatch
     from treelm.models.base import LanguageModel

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.configs import Size, configuration
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import encode_words
+from treelm.corpora.encoding import SentenceBatch, encode_words
 from treelm.models.base import IncrementalState, LanguageModel, SentenceScore
 from treelm.models.capabilities import DocumentContext
 from treelm.models.layers.devices import plan_to_device

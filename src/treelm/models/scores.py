@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.trees.tree import Tree

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import encode_words, word_of_token
+from treelm.corpora.encoding import SentenceBatch, encode_words, word_of_token
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary

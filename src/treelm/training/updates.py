@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from torch.optim import Optimizer
 
 from treelm.corpora.arrays import offsets_of
-from treelm.corpora.batches import EpochBatches, SentenceBatch
+from treelm.corpora.batches import EpochBatches
+from treelm.corpora.encoding import SentenceBatch
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError, is_out_of_memory
 from treelm.models.base import LanguageModel, Loss, Losses

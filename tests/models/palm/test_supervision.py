@@ -13,9 +13,8 @@ from tests.corpora.helpers import sentence
 from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.palm.worlds import END, nats, palm, plain
 from tests.models.rnng.worlds import Tokens
-from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.building import corpus_of
-from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.errors import InputError

@@ -21,7 +21,7 @@ from tests.models.search.exhaustive import assert_narrow_beam_is_that_of_the_def
 from tests.systems import small_recipe
 from tests.training.fitting import fit
 from tests.training.treebanks import write_treebank
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers import chart
 from treelm.models.persistence.storage import load_model

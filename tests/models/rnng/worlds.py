@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from tests.models.rnng.plain import FIRST_LABEL, REDUCE, SHIFT
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.network import RNNG

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tests.models.rnng.worlds import Tokens
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.base import Loss, Losses
 from treelm.models.search.analyses import Analyses, AnalysisTable
 from treelm.models.search.machine import Machine

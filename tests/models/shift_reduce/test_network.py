@@ -15,7 +15,7 @@ from tests.models.gradients import assert_gradients_by_differences, assert_same_
 from tests.models.rnng.worlds import Tokens
 from tests.models.shift_reduce import plain
 from tests.models.som import plain as structure
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers.devices import computing
 from treelm.models.shift_reduce.config import ShiftReduceConfig

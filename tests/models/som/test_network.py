@@ -11,7 +11,7 @@ import torch
 from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients
 from tests.models.som import worlds
 from tests.models.som.all_slots import all_slots_losses
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers.devices import computing
 from treelm.models.som.network import SOM, MemoryReading

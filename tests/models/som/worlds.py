@@ -10,7 +10,7 @@ import torch
 
 from tests.models.rnng.worlds import Tokens
 from tests.models.som.plain import batch_of, random_tree
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM
 

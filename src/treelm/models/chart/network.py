@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import encode_words
+from treelm.corpora.encoding import SentenceBatch, encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import LanguageModel, Loss, Losses
 from treelm.models.capabilities import ConfidentParser, LearnsTags

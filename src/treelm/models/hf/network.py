@@ -21,8 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import encode_words, word_of_token
+from treelm.corpora.encoding import SentenceBatch, encode_words, word_of_token
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.files import MOST_CONFIG
 from treelm.io.json import read_json

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.levels import starts
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 from treelm.trees.tree import Tree, from_spans

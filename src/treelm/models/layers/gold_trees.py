@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, partners
 

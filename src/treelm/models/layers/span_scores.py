@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.corpora.arrays import gather_indices, offsets_of
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers import dropout as dropouts
 from treelm.models.layers.precision import lstm_states

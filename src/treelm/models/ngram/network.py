@@ -18,8 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from treelm.configs import Number, configuration
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch, encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState, LanguageModel

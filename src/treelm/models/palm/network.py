@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch, encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch, non_trivial_spans
 from treelm.corpora.tokens import words_of_each

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import encode_sentences
+from treelm.corpora.encoding import SentenceBatch, encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import non_trivial_spans
 from treelm.corpora.vocabulary import Vocabulary

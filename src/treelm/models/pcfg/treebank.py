@@ -24,8 +24,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch, encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.capabilities import Counted, LearnsTags

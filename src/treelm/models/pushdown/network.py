@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import encode_sentences
+from treelm.corpora.encoding import SentenceBatch, encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses

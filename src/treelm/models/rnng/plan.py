@@ -33,7 +33,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.devices import few_calls, plan_to_device
 from treelm.models.layers.few_calls import StackLevels, kernels_wanted, plan_stack
 from treelm.models.layers.levels import (

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.corpora.arrays import gather_indices, offsets_of
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch, encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.tokens import words_of_each

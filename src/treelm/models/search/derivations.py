@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD, Bounds, Configuration, valid_actions
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT

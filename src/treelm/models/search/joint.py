@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.scores import Loss, Losses

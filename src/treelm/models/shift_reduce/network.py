@@ -21,8 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import encode_words, word_of_token
+from treelm.corpora.encoding import SentenceBatch, encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Analysis, IncrementalState, LanguageModel, Loss, Losses, SentenceScore
 from treelm.models.capabilities import Parser

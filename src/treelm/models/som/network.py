@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelm.corpora.batches import SentenceBatch, SentenceBatches
+from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.building import corpus_of
-from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch, encode_words, word_of_token
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError

@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.gold_trees import binary_splits, trees_of, word_distances
 from treelm.models.scores import Loss

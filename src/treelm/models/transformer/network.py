@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.corpora.encoding import EncodedCorpus, SentenceBatch, encode_words
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.levels import earliest_levels
 from treelm.models.layers.packed_sequences import Packing

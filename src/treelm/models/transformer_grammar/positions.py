@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.attention import AttentionMask
 from treelm.models.layers.packed_sequences import Packing
 from treelm.models.search.derivations import BoolArray, Derivations, IntArray, derive

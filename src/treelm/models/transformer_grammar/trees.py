@@ -13,7 +13,7 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import SentenceBatch
 from treelm.models.search.derivations import BoolArray, IntArray, find_local_trees
 from treelm.models.search.validity import CONSTITUENT, EMPTY, WORD
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
