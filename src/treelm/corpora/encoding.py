@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -243,15 +244,15 @@ def encode_words(
     >>> encode_words([["a", "tree"], ["a"]], WordVocabulary(["a", "tree"])).tokens.tolist()
     [1, 2, 1]
     """
-    tokens = [np.zeros(0, dtype=np.int64)]  # so that there is something to join, and the first offset is 0
     if needs_words:
         check_have_words(sentences)
+    tokens = []
     for words in sentences:
         initial, rest = vocabulary.encode(words[:1], sentence_initial=True), vocabulary.encode(words[1:])
         tokens.append(np.concatenate([initial.ids, rest.ids]))
     return SentenceBatch(
-        tokens=np.concatenate(tokens).astype(np.int64),
-        token_offsets=np.cumsum([len(own) for own in tokens], dtype=np.int64),
+        tokens=np.fromiter(chain.from_iterable(tokens), np.int64),
+        token_offsets=np.cumsum([0, *map(len, tokens)], dtype=np.int64),
         num_words=np.array([len(words) for words in sentences], dtype=np.int64),
         names=tuple(f"<words>:{line}" for line in range(1, len(sentences) + 1)),
     )

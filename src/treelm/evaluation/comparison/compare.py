@@ -141,10 +141,10 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     yield from _differing(known, "trained on other data (words or trees)", lambda row: row.data_identity.get("train"))
     yield from _differing(parsed, "F1 does not compare between rows with other gold trees", lambda row: row.gold_trees)
     yield from _differing(parsed, "F1 does not compare between rows with other texts", lambda row: row.text)
-    for number in dict.fromkeys(name for row in rows for name in row.values if name.startswith("num_pairs, ")):
-        read = [row for row in rows if number in row.values]
-        said = f"{number.partition(', ')[2]} has other pairs in some rows, which do not compare"
-        yield from _differing(read, said, lambda row, number=number: row.values[number])  # type: ignore[misc]
+    for test in dict.fromkeys(test for row in rows for test in row.of("num_pairs")):
+        read = [row for row in rows if test in row.of("num_pairs")]
+        said = f"{test} has other pairs in some rows, which do not compare"
+        yield from _differing(read, said, lambda row, test=test: row.of("num_pairs")[test])  # type: ignore[misc]
     bounds = [row for row in scored if row.is_upper_bound]
     if bounds:
         yield (

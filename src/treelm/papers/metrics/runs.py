@@ -30,7 +30,7 @@ from treelm.evaluation.structure import (
     kept_spans,
     learned_trees,
 )
-from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
+from treelm.evaluation.syntaxgym.results import circuits, suite_values
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.evaluation.trivial_baselines import BUILDERS, TreeBuilder, trivial_baselines
@@ -241,15 +241,17 @@ class SyntaxGym(SearchOptions, Measure):
         lm = subject.model(self)
         suites = load_suites(self.suites or [suite for members in circuits().values() for suite in members])
         keep = (MetricCache(cache_directory() / "syntaxgym"), model_hash(subject.run))
-        found = accuracies(score_suites(lm, suites, keep=keep))
-        score = overall_score(found)
-        values = {} if score is None else {"sg_score": 100 * score, "sg_accuracy": score}
-        values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}
-        values |= {f"suite, {name}": 100 * value for name, value in found.items()}
+        found = suite_values(score_suites(lm, suites, keep=keep))
+        shown = ("sg_score", "circuit", "suite")
+        values = {name: 100 * value for name, value in found.items() if name.partition(", ")[0] in shown}
+        if "sg_score" in found:
+            values["sg_accuracy"] = found["sg_score"]
         kinds: dict[str, list[float]] = {}  # such as fgd, of fgd_object, fgd_pp and others
-        for name, value in found.items():
-            kinds.setdefault(name.partition("_")[0], []).append(value)
-        values |= {f"suites, {kind}": 100 * fmean(own) for kind, own in kinds.items()}
+        for name, value in values.items():
+            kind, _, suite = name.partition(", ")
+            if kind == "suite":
+                kinds.setdefault(suite.partition("_")[0], []).append(value)
+        values |= {f"suites, {kind}": fmean(own) for kind, own in kinds.items()}
         return Measured(values=values)
 
 
