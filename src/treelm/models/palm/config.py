@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from treelm.configs import Size, Weight, configuration, require
 from treelm.models.awd import AWDConfig
 
-Attention = Literal["learned", "right", "left", "given"]
+Attention = Literal["learned", "right", "left"]
 Objective = Literal["joint", "spans"]
 WithoutGold = Literal["none", "shortest"]
 Initialisation = Literal["uniform", "released"]
@@ -41,8 +41,8 @@ class PaLMConfig(AWDConfig):
     which has a range of its own."""
 
     attention: Attention = "learned"
-    """Source of the weights of spans: learned, by fixed scores m, m - 1, ..., 1 from the longest span to the
-    shortest (right) or the other way round (left), or the trees that come with the data (given)."""
+    """Source of the weights of spans: learned, or fixed scores m, m - 1, ..., 1 from the longest span to the shortest
+    (right) or the other way round (left)."""
     span_weight: Weight = 0.0
     """Weight of the cross-entropy to the spans that are gold constituents (lambda; 0.01 in PaLM-S)."""
     objective: Objective = "joint"

@@ -12,7 +12,6 @@ from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.lines import Format
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Preprocessing, Sentence
-from treelm.errors import check_positive
 from treelm.inference.loading import load
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import set_search
@@ -82,10 +81,6 @@ class OnTreebank(Measure):
     format: Format | Literal["auto"] = "auto"
     preprocess: Preprocessing | None = None
     max_sentences: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check sizes."""
-        check_positive(max_sentences=self.max_sentences)
 
     def config(self, own: DataConfig, root: DataRoot) -> DataConfig:
         """Source of the sentences, read as the run's own data unless options say otherwise."""

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from treelm.corpora.data_config import DataConfig, locate_split
-from treelm.errors import InputError, check_positive
+from treelm.errors import InputError
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.comparison.settings import ProtocolName
 from treelm.evaluation.evalb_files import gold_bracketing
@@ -66,13 +66,6 @@ class Evaluate(SearchOptions, OnTreebank):
     cache_weight: float = 0.0
     cache_theta: float = 1.0
     cache_window: int = 500
-
-    def __post_init__(self) -> None:
-        """Check sizes, and that something is measured."""
-        super().__post_init__()
-        if not self.perplexity and (self.stream != "no" or not self.protocols):
-            remedy = "remove stream, and name protocols"
-            raise InputError("perplexity = false, and not trees alone by protocols", remedy=remedy)
 
     def of_run(self, subject: Subject) -> Measured:
         """Evaluate the run on each file, and add the files up where there are several."""
@@ -261,10 +254,6 @@ class MinimalPairs(SearchOptions, Measure):
 
     data: str
     max_pairs_per_group: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check sizes."""
-        check_positive(max_pairs_per_group=self.max_pairs_per_group)
 
     def of_run(self, subject: Subject) -> Measured:
         """Score both sentences of every pair."""

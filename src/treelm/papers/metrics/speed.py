@@ -9,12 +9,11 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
-from math import inf
 from time import perf_counter, process_time
 from typing import TypeVar
 
 from treelm.corpora.stream_batches import StreamBatch
-from treelm.errors import InputError, check_positive
+from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.io.workers import end_with_parent
 from treelm.models.base import LanguageModel
@@ -156,11 +155,6 @@ class TrainingSpeed(Measure):
 
     seconds: float = 20.0
 
-    def __post_init__(self) -> None:
-        """Check the time."""
-        if not 0 < self.seconds < inf:
-            raise InputError(f"seconds = {self.seconds}", remedy="give a number above 0")
-
     def of_run(self, subject: Subject) -> Measured:
         """Measure in a process of its own, whose memory is that of training alone."""
         return Measured(values=in_fresh_process(measure_training, subject.recipe, seconds=self.seconds))
@@ -177,11 +171,6 @@ class SearchSpeed(OnTreebank):
     number: int = 10
     words: tuple[int, int] = (13, 17)
     precision: SearchPrecision = "full"
-
-    def __post_init__(self) -> None:
-        """Check sizes."""
-        super().__post_init__()
-        check_positive(sentences_at_once=self.sentences_at_once, number=self.number)
 
     def of_run(self, subject: Subject) -> Measured:
         """Search the first fitting sentences."""
