@@ -15,11 +15,10 @@ from tests.devices.pretended import DEVICE, Traffic, pretended_device
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.models.base import LanguageModel
 from treelm.models.layers import few_calls, fused
-from treelm.models.search.beam import Beam
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.model import GenerativeParser
-from treelm.models.search.on_device import DeviceBeam
 from treelm.models.search.rows import Ints
+from treelm.models.search.sentences import begin_search
 from treelm.training.updates import Batch
 
 
@@ -93,21 +92,17 @@ def num_calls(model: LanguageModel, batch: Batch) -> int:
 def search_calls(
     model: GenerativeParser, sentences: Ints, settings: SearchConfig, *, on_device: bool = True
 ) -> tuple[int, int]:
-    """How often beam search of sentences (S, words) waits for the device in the last word, and the kernels it starts.
+    """How often a search of sentences (S, words) waits for the device in the last word, and the kernels it starts.
 
     With ``on_device`` its books are there, too. The model is on the pretended device afterwards.
     """
     with pretended_device() as traffic:
         model.to(DEVICE)
         searchable = model.searchable()
-        beam: Beam | DeviceBeam
-        if on_device:
-            assert searchable.on_device is not None
-            beam = DeviceBeam(searchable.on_device(), settings, 1)
-        else:
-            beam = Beam(searchable.machine(), searchable.head(settings.heavy_words), settings, 1)
-        beam.fork(np.zeros(len(sentences), np.int64))
+        head = searchable.head(settings.heavy_words)
+        search = begin_search(searchable, head, settings, np.array([1]), in_few_calls=on_device)
+        search.fork(np.zeros(len(sentences), np.int64))
         for column in sentences.T:
             traffic.counts.clear()
-            beam.read(column)
+            search.read(column)
         return traffic.num_waits, traffic.counts["kernels"]

@@ -23,6 +23,7 @@ from treelm.models.search import on_device
         {"action_beam": 20, "word_beam": 5, "fast_track": 2},
         {"threshold": 4.0, "action_beam": 8, "word_beam": 4},
         {"action_beam": 3, "word_beam": 20, "fast_track": 0},
+        {"method": "particles", "num_particles": 20},
     ],
     ids=str,
 )

@@ -14,6 +14,7 @@ from torch import Tensor
 from tests.devices.calls import search_calls
 from treelm.models.layers.devices import computing
 from treelm.models.search.config import SearchConfig
+from treelm.models.search.device_particles import DeviceParticles
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.on_device import DeviceBeam
 from treelm.models.search.sentences import search_all
@@ -24,10 +25,12 @@ SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [3, 1, 4, 2, 2
 @contextmanager
 def searching(*, on_device: bool) -> Iterator[None]:
     """Within this context sentences are searched as on a GPU, or as on a CPU; checks at its end that they were."""
-    reads = mock.patch.object(DeviceBeam, "read", autospec=True, side_effect=DeviceBeam.read)
-    with computing(in_few_calls=on_device), reads as read:
+    reads = [
+        mock.patch.object(one, "read", autospec=True, side_effect=one.read) for one in (DeviceBeam, DeviceParticles)
+    ]
+    with computing(in_few_calls=on_device), reads[0] as of_beam, reads[1] as of_particles:
         yield
-    assert read.called == on_device
+    assert (of_beam.called or of_particles.called) == on_device
 
 
 def assert_same_on_device(

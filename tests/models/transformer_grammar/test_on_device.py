@@ -33,6 +33,7 @@ def test_it_finds_what_the_cpu_finds(variant: dict[str, Any]) -> None:
         {"threshold": 4.0, "action_beam": 8, "word_beam": 4},
         {"action_beam": 5, "word_beam": 20, "fast_track": 0},
         {"action_beam": 1, "word_beam": 1, "fast_track": 1},
+        {"method": "particles", "num_particles": 20},
     ],
     ids=str,
 )
@@ -51,7 +52,9 @@ def test_a_long_sentence_and_starts_of_documents() -> None:
         Tokens(12), 2, max_open=3, max_consecutive=2, context="document", context_size=4, num_layers=1
     )
     sentences = np.random.default_rng(1).integers(0, 12, (2, 6)).tolist()
-    assert_same_on_device(model, sentences, torch.randn(2, 6, dtype=torch.float64), action_beam=4, word_beam=2)
+    starts = torch.randn(2, 6, dtype=torch.float64)
+    assert_same_on_device(model, sentences, starts, action_beam=4, word_beam=2)
+    assert_same_on_device(model, sentences, starts, method="particles", num_particles=20)
     model = build_grammar(Tokens(12), 2, max_open=3, max_consecutive=2, num_layers=1, **PLM)
     sentence = np.random.default_rng(1).integers(0, 12, 25).tolist()
     assert_same_on_device(model, [sentence, sentence[:3]], action_beam=4, word_beam=2)

@@ -43,7 +43,7 @@ class SearchConfig:
     """Type of the network's weights, states and products while searching: that of the weights, or half precision (the
     paper infers in fp16). Sums over analyses stay float64. Scores in half precision are approximations, no bounds."""
     batch_size: int = 10
-    """Sentences that are searched side by side; changes speed and memory only. Beam search that runs on a GPU as
+    """Sentences that are searched side by side; changes speed and memory only. A search that runs on a GPU as
     a whole takes as many as memory holds."""
     heavy_words: int = 512
     """Words whose logits bound the normaliser of p(word) from below; changes speed only."""

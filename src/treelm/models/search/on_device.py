@@ -17,9 +17,10 @@ Shapes: S sentences, W places, A actions, G groups, K = G * word_beam, N arrival
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, fields, replace
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -27,11 +28,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.models.layers.devices import free_memory, to_device
-from treelm.models.search.analyses import Arrivals, Endings, log_sums
+from treelm.models.search.analyses import Arrivals, Endings
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.metrics import TokenMetrics, mean_attention, token_metrics
 from treelm.models.search.pruning import LEAST, PruningStatistics
-from treelm.models.search.rows import Bools, Ints
+from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.trees.transitions import REDUCE, SHIFT
 
 _MARGIN = 32  # rows that a guess adds, besides a quarter
@@ -92,16 +93,26 @@ class DeviceMachine(Protocol):
         """Remove the rows from ``length`` on."""
 
 
-class Slots(NamedTuple):
+@dataclass(frozen=True)
+class Places:
     """Analyses in places (S, W); a place with the score -inf is empty."""
 
     score: Tensor
-    deficit: Tensor
     top: Tensor  # row in the machine
 
-    def take(self, sentences: Tensor) -> Slots:
+    def take(self, sentences: Tensor) -> Self:
         """The analyses of some sentences (s,), in this order."""
-        return Slots(*(part.index_select(0, sentences) for part in self))
+        return type(self)(*(getattr(self, one.name).index_select(0, sentences) for one in fields(self)))
+
+
+@dataclass(frozen=True)
+class Slots(Places):
+    """Analyses of a beam."""
+
+    deficit: Tensor
+
+
+AnyPlaces = TypeVar("AnyPlaces", bound=Places)
 
 
 class RowCounts:
@@ -112,13 +123,20 @@ class RowCounts:
         self._guesses: list[list[int]] = []
         self._measures = True
 
-    def __call__(self, counts: Tensor, most: int) -> list[int]:
+    def reserve(self) -> int:
+        """A place for counts that come after steps, whose number differs from word to word."""
+        self._asked.append(torch.empty(0))
+        self._given.append([])
+        return len(self._asked) - 1
+
+    def __call__(self, counts: Tensor, most: int, place: int | None = None) -> list[int]:
         """Numbers of rows to compute where ``counts`` (m,) are needed: at least these, unless the guess is wrong.
 
-        A guess is at most ``most``.
+        A guess is at most ``most``. It is made from the counts in the same place of earlier words: one that was
+        reserved or, by default, the next.
         """
-        place, found = len(self._asked), self._guesses
-        self._asked.append(counts)
+        place, found = self.reserve() if place is None else place, self._guesses
+        self._asked[place] = counts
         if self._measures:
             given: list[int] = counts.tolist()
         else:
@@ -131,7 +149,7 @@ class RowCounts:
                     guess + guess // 4 + _MARGIN if some else 0 for guess, some in zip(guesses, near, strict=False)
                 )
                 given = [min(most, room) for room in with_margin]
-        self._given.append(given)
+        self._given[place] = given
         return given
 
     def settle(self, compute: Callable[[], Sequence[Tensor]], undo: Callable[[], None]) -> list[NDArray[Any]]:
@@ -175,9 +193,10 @@ def _read_back(tensors: Sequence[Tensor]) -> list[NDArray[Any]]:
 
 
 def sentences_at_once(machine: DeviceMachine, settings: SearchConfig, device: torch.device) -> int:
-    """How many sentences fit into half of the free memory if each has a full beam at every step."""
+    """How many sentences fit into half of the free memory if each has all analyses that it may have at every step."""
     a_place = _STEPS * machine.row_bytes + 8 * 8 * machine.num_actions
-    places = settings.beam.action_beam * machine.num_groups
+    in_beam = settings.beam.action_beam * machine.num_groups
+    places = settings.num_particles if settings.method == "particles" else in_beam
     return max(1, min(_MOST_SENTENCES, free_memory(device) // 2 // (places * a_place)))
 
 
@@ -199,12 +218,45 @@ def _best(values: Tensor, count: int) -> Tensor:
     return chosen | (ties & (ties.cumsum(1) <= count - chosen.sum(1, keepdim=True)))
 
 
-def _chosen_places(mask: Tensor, count: int) -> Tensor:
+def chosen_places(mask: Tensor, count: int) -> Tensor:
     """The places that a mask (rows, width) marks, in their order, filled up with others to ``count`` of each row."""
     width = mask.shape[1]
     if width <= count:
         return torch.arange(width, device=mask.device).expand_as(mask)
     return (mask * torch.arange(width, 0, -1, device=mask.device)).topk(count).indices
+
+
+def token_log_probs(
+    machine: DeviceMachine,
+    tops: Tensor,
+    tokens: Tensor,
+    wanted: Tensor,
+    row_counts: RowCounts,
+    reserved: int | None = None,
+) -> Tensor:
+    """log p(token | SHIFT) of one token of each sentence (S,) where it is wanted (S, W); -inf elsewhere."""
+    mask = wanted.flatten()
+    index, place = compact(mask, row_counts(mask.sum()[None], len(mask), reserved)[0])
+    if len(index) == 0:
+        return torch.full_like(tops, -torch.inf, dtype=torch.float64)
+    found = machine.token_log_probs(tops.flatten()[index], tokens[:, None].expand_as(tops).reshape(-1)[index])
+    return found[place].view_as(tops).where(wanted, -torch.inf)
+
+
+def traced(places: Tensor, widths: Sequence[int], links: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """The actions (S, K, steps), -1 after the last, that led to these places (S, K), counted over all steps of a word.
+
+    ``links`` are, from each step to the next, the places that those of the next one come from, and by which actions.
+    Returns also the places in the first step (S, K).
+    """
+    steps = to_device(np.repeat(np.arange(len(widths)), widths), places.device)[places]
+    source = places - to_device(np.cumsum([0, *widths[:-1]]), places.device)[steps]
+    actions = [torch.full_like(source, -1)]
+    for number, (sources, by) in reversed(list(enumerate(links))):
+        later, place = steps > number, source.clamp(max=sources.shape[1] - 1)
+        actions.append(by.gather(1, place).where(later, -1))
+        source = sources.gather(1, place).where(later, source)
+    return torch.stack(actions[::-1], 2), source
 
 
 class _Step(NamedTuple):
@@ -284,7 +336,7 @@ class _WordSearch:
         least = torch.maximum(to_beat, (in_play - sizes.threshold).repeat_interleave(machine.num_groups))
         rows = self._by_group(others, groups)
         rows = rows.where(rows > least[:, None], -torch.inf)
-        places = _chosen_places(_best(rows, sizes.action_beam), sizes.action_beam)
+        places = chosen_places(_best(rows, sizes.action_beam), sizes.action_beam)
         values = rows.gather(1, places)
         # best: the k best of both. shifted: those of them at the goal, and the k_s best at the goal.
         shifted = self._scores_at_goal(slots, at_goal, groups)
@@ -309,7 +361,7 @@ class _WordSearch:
         deficit = torch.maximum(slots.deficit.gather(1, sources), in_play[:, None] - values)
         self.steps.append(_Step(scores, at_goal, slots, sources, actions))
         tops = machine.apply(slots.top.gather(1, sources).flatten(), actions.flatten(), self._row_counts)
-        return Slots(values, deficit, tops.view_as(values))
+        return Slots(values, tops.view_as(values), deficit)
 
     def _counted(self, scores: Tensor, present: Tensor) -> Tensor:
         """The sum of the shares of those present (S,); adds their number to ``num_actions``."""
@@ -323,11 +375,9 @@ class _WordSearch:
         if tokens is None:
             return rows
         may = (rows > self._floor[:, None]).view(len(at_goal), self._machine.num_groups, -1).any(1).flatten()
-        index, place = compact(may, self._row_counts(may.sum()[None], len(may))[0])
-        wanted = tokens[:, None].expand_as(at_goal).reshape(-1)
-        found = self._machine.token_log_probs(slots.top.flatten()[index], wanted[index])
-        with_token = at_goal + found[place].view_as(at_goal) if len(index) else torch.full_like(at_goal, -torch.inf)
-        return self._by_group(with_token.where(may.view_as(at_goal), -torch.inf), groups)
+        wanted = may.view_as(at_goal)
+        of_tokens = token_log_probs(self._machine, slots.top, tokens, wanted, self._row_counts)
+        return self._by_group(at_goal + of_tokens, groups)
 
     def _floor_of_successors(self) -> Tensor:
         """See ``beam.WordSearch``."""
@@ -362,46 +412,109 @@ class _Kept(NamedTuple):
             of_group = torch.nn.functional.one_hot(machine.groups(top.gather(1, places)), machine.num_groups)
             of_group = of_group * (possible > -torch.inf)[..., None]
             kept = ((of_group.cumsum(1) * of_group).sum(2) <= word_beam) & (possible > -torch.inf)
-            index = _chosen_places(kept, word_beam * machine.num_groups)
+            index = chosen_places(kept, word_beam * machine.num_groups)
             possible, places = possible.where(kept, -torch.inf).gather(1, index), places.gather(1, index)
         possible, places = possible[:, : word_beam * machine.num_groups], places[:, : word_beam * machine.num_groups]
         deficit = torch.cat([step.slots.deficit for step in search.steps], 1).maximum(below).gather(1, places)
-        widths = [step.scores.shape[1] for step in search.steps]
-        steps = to_device(np.repeat(np.arange(len(widths)), widths), score.device)[places]
-        source = places - to_device(np.cumsum([0, *widths[:-1]]), score.device)[steps]
-        actions = []
-        for number, step in reversed(list(enumerate(search.steps[:-1]))):
-            later, place = steps > number, source.clamp(max=step.source.shape[1] - 1)
-            actions.append(step.action.gather(1, place).where(later, -1))
-            source = step.source.gather(1, place).where(later, source)
-        actions.append(torch.full_like(source, -1))
+        links = [(step.source, step.action) for step in search.steps[:-1]]
+        actions, source = traced(places, [step.scores.shape[1] for step in search.steps], links)
         before = torch.cat([step.before for step in search.steps], 1).gather(1, places)
-        slots = Slots(possible, deficit, top.gather(1, places).where(possible > -torch.inf, 0))
-        return cls(slots, before, torch.stack(actions[::-1], 2), source)
+        slots = Slots(possible, top.gather(1, places).where(possible > -torch.inf, 0), deficit)
+        return cls(slots, before, actions, source)
 
 
-class DeviceBeam:
-    """``beam.Beam`` on a device: what search of whole sentences needs of it."""
+class DeviceSearch(ABC, Generic[AnyPlaces]):
+    """The analyses that a search on a device keeps between two words, and the actions that led to them."""
 
-    def __init__(self, machine: DeviceMachine, settings: SearchConfig, num_sentences: int) -> None:
-        """Begin before the first token, on a machine of its own."""
-        self.machine, self.settings, self.num_sentences = machine, settings, num_sentences
-        self.pruning = PruningStatistics(settings, num_sentences)
+    def __init__(self, machine: DeviceMachine, settings: SearchConfig, slots: AnyPlaces) -> None:
+        """Begin before the first token with these analyses (S, 1), on a machine of its own."""
+        self.machine, self.settings, self._slots = machine, settings, slots
+        self.num_sentences, self._device = len(slots.top), slots.top.device
         self._reading, self._ending = RowCounts(), RowCounts()
-        top = machine.start(num_sentences)[:, None]
-        self._device = top.device
-        score = torch.zeros_like(top, dtype=torch.float64)
-        self._slots = Slots(score, score, top)
         # The actions of each word (S, K, steps), and where its analyses came from: places of the word before (S, K).
         self._words: list[tuple[Tensor, Tensor]] = []
-        self._origin = torch.zeros_like(top)  # of each place now: that of the last word, counted over all sentences
+        self._origin = torch.zeros_like(
+            slots.top
+        )  # of each place now: that of the last word, over all sentences
         self._ended: NDArray[Any] = np.empty((0, 0))
+
+    @abstractmethod
+    def _end(self, slots: AnyPlaces) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Ways to end sentences: scores (s, K), actions (s, K, m), places before (s, K), log of all their mass (s,)."""
 
     def fork(self, sources: Ints) -> None:
         """See ``Beam.fork``."""
         index = to_device(sources, self._device)
         self._slots, self._origin = self._slots.take(index), self._origin.index_select(0, index)
         self.num_sentences = len(sources)
+
+    def _shift(
+        self, slots: AnyPlaces, actions: Tensor, source: Tensor, needed: Tensor, present: Bools, tokens: Tensor
+    ) -> None:
+        """SHIFT the tokens on analyses, those ``present`` (S, K), whose rows have the numbers ``needed`` now."""
+        index = to_device(np.flatnonzero(present), self._device)
+        rows = slots.top.flatten()[index]
+        tops = torch.zeros_like(slots.top).flatten()
+        if len(index):
+            tops[index] = self.machine.shift(needed[rows] - 1, tokens[index // present.shape[1]])
+        self._slots = replace(slots, top=tops.view_as(slots.top))
+        actions = torch.cat([actions, torch.where(slots.score > -torch.inf, SHIFT, -1)[..., None]], 2)
+        self._words.append((actions.to(torch.int16), self._origin.gather(1, source)))
+        self._origin = torch.arange(tops.numel(), device=self._device).view_as(source)
+
+    def _with_attention(self, metrics: TokenMetrics, sentence: Ints, log_mass: Floats) -> TokenMetrics:
+        """Metrics with the attention of the analyses that were shifted, of these sentences and log masses (n,)."""
+        attention = self.machine.attention
+        if not attention.numel():
+            return metrics
+        read = attention.double().cpu().numpy()
+        return replace(metrics, attention=mean_attention(read, sentence, log_mass, self.num_sentences))
+
+    def endings(self, sentences: Bools) -> Endings:
+        """See ``Beam.endings``."""
+        numbers, length = np.flatnonzero(sentences), len(self.machine)
+        index = to_device(numbers, self._device)
+        slots, origin = self._slots.take(index), self._origin.index_select(0, index)
+
+        def compute() -> list[Tensor]:
+            score, last, source, log_mass = self._end(slots)
+            return [score, torch.cat([*self._history(origin.gather(1, source)), last], 2), log_mass]
+
+        score, actions, found = self._ending.settle(compute, lambda: self.machine.cut(length))
+        self.machine.cut(length)
+        row, place = np.nonzero(score > -np.inf)
+        self._ended = actions[row, place].astype(np.int64)
+        sentence, scores = numbers[row], score[row, place]
+        log_mass = np.full(self.num_sentences, -np.inf)
+        log_mass[numbers] = found
+        return Endings.of(sentence, scores, np.arange(len(row)), log_mass)
+
+    def actions(self, histories: Ints) -> list[list[int]]:
+        """The actions of analyses that ``endings`` returned."""
+        return [actions[actions >= 0].tolist() for actions in self._ended[histories]]
+
+    def _history(self, origin: Tensor) -> list[Tensor]:
+        """The actions (s, K, steps) of each word so far, of analyses that stand at these places of the last word."""
+        found = []
+        for actions, before in reversed(self._words):
+            found.append(actions.flatten(0, 1)[origin])
+            origin = before.flatten()[origin]
+        return found[::-1]
+
+
+class DeviceBeam(DeviceSearch[Slots]):
+    """``beam.Beam`` on a device: what search of whole sentences needs of it."""
+
+    def __init__(self, machine: DeviceMachine, settings: SearchConfig, num_sentences: int) -> None:
+        """Begin before the first token, on a machine of its own."""
+        top = machine.start(num_sentences)[:, None]
+        zero = torch.zeros_like(top, dtype=torch.float64)
+        super().__init__(machine, settings, Slots(zero, top, zero))
+        self.pruning = PruningStatistics(settings, num_sentences)
+
+    def fork(self, sources: Ints) -> None:
+        """See ``Beam.fork``."""
+        super().fork(sources)
         self.pruning.fork(sources)
 
     def read(self, tokens: Ints) -> TokenMetrics:
@@ -426,62 +539,22 @@ class DeviceBeam:
         count, depth, sums, kept_ones = self._reading.settle(compute, lambda: machine.cut(length))
         kept, needed = left
         machine.keep(needed, int(count), int(depth))
-        self._shift(kept, needed, kept_ones[0], wanted)
-        return self._metrics(sums, kept_ones, machine.attention)
+        self._shift(kept.slots, kept.actions, kept.source, needed, kept_ones[0] > -np.inf, wanted)
+        return self._metrics(sums, kept_ones)
 
-    def _metrics(self, sums: NDArray[Any], kept: NDArray[Any], attention: Tensor) -> TokenMetrics:
+    def _metrics(self, sums: NDArray[Any], kept: NDArray[Any]) -> TokenMetrics:
         *of_token, near, found = sums
         self.pruning.take_over(*of_token)
         sentence, place = np.nonzero(kept[0] > -np.inf)
         score, deficit, before, num_open, *since = kept[:, sentence, place]
         metrics = token_metrics(sentence, score, num_open, (since[0], since[1]), self.num_sentences)
         arrivals = Arrivals(sentence, score, deficit, sentence, sentence, before)
-        if attention.numel():
-            read = attention.double().cpu().numpy()
-            metrics = replace(metrics, attention=mean_attention(read, sentence, score, self.num_sentences))
+        metrics = self._with_attention(metrics, sentence, score)
         return replace(metrics, **self.pruning.finish(near, arrivals, found, metrics.log_mass))
 
-    def _shift(self, kept: _Kept, needed: Tensor, scores: NDArray[Any], tokens: Tensor) -> None:
-        """SHIFT the tokens on the analyses that are kept."""
-        index = to_device(np.flatnonzero(scores > -np.inf), self._device)
-        rows = kept.slots.top.flatten()[index]
-        tops = torch.zeros_like(kept.slots.top).flatten()
-        if len(index):
-            tops[index] = self.machine.shift(needed[rows] - 1, tokens[index // kept.slots.score.shape[1]])
-        self._slots = kept.slots._replace(top=tops.view_as(kept.slots.top))
-        actions = torch.cat([kept.actions, torch.where(kept.slots.score > -torch.inf, SHIFT, -1)[..., None]], 2)
-        self._words.append((actions.to(torch.int16), self._origin.gather(1, kept.source)))
-        self._origin = torch.arange(tops.numel(), device=self._device).view_as(kept.source)
-
-    def endings(self, sentences: Bools) -> Endings:
-        """See ``Beam.endings``."""
-        numbers, length = np.flatnonzero(sentences), len(self.machine)
-        index = to_device(numbers, self._device)
-        slots, origin = self._slots.take(index), self._origin.index_select(0, index)
-
-        def compute() -> list[Tensor]:
-            score, last, source = self._close(slots) if self.machine.ends_by_closing else self._finish(slots)
-            return [score, torch.cat([*self._history(origin.gather(1, source)), last], 2)]
-
-        score, actions = self._ending.settle(compute, lambda: self.machine.cut(length))
-        self.machine.cut(length)
-        row, place = np.nonzero(score > -np.inf)
-        self._ended = actions[row, place].astype(np.int64)
-        sentence, scores = numbers[row], score[row, place]
-        log_mass = log_sums(sentence, scores, self.num_sentences)
-        return Endings.of(sentence, scores, np.arange(len(row)), log_mass)
-
-    def actions(self, histories: Ints) -> list[list[int]]:
-        """The actions of analyses that ``endings`` returned."""
-        return [actions[actions >= 0].tolist() for actions in self._ended[histories]]
-
-    def _history(self, origin: Tensor) -> list[Tensor]:
-        """The actions (s, K, steps) of each word so far, of analyses that stand at these places of the last word."""
-        found = []
-        for actions, before in reversed(self._words):
-            found.append(actions.flatten(0, 1)[origin])
-            origin = before.flatten()[origin]
-        return found[::-1]
+    def _end(self, slots: Slots) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        score, last, source = self._close(slots) if self.machine.ends_by_closing else self._finish(slots)
+        return score, last, source, score.logsumexp(1)
 
     def _close(self, slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
         """Close all open nonterminals: scores (s, K), the actions (s, K, m), and the place of each analysis before."""

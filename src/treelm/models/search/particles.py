@@ -14,6 +14,7 @@ sampled once, and a GPU can use the same numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from treelm.trees.transitions import SHIFT
 GOLDEN = (np.sqrt(5) - 1) / 2  # multiples of the golden ratio, without their whole parts, spread evenly in any number
 
 
+@lru_cache(1 << 12)
 def random_number(seed: int, word: int, step: int) -> float:
     """The random number from 0 to 1 by which all sentences draw in a step of a word, from 1, or resample in step 0."""
     return float(np.random.default_rng([seed, word, step]).random())

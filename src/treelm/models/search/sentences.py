@@ -15,11 +15,14 @@ from treelm.models.layers.devices import few_calls
 from treelm.models.search.batch_invariant import arithmetic
 from treelm.models.search.beam import WAITS, Beam
 from treelm.models.search.config import SearchConfig
+from treelm.models.search.device_particles import DeviceParticles
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.metrics import TokenMetrics, gaps, log_ratio
 from treelm.models.search.on_device import DeviceBeam, DeviceMachine, sentences_at_once
 from treelm.models.search.particles import ParticleFilter
 from treelm.models.search.rows import Floats, Ints
+
+WholeSearch = Beam | ParticleFilter | DeviceBeam | DeviceParticles
 
 # What a step costs besides its prefixes, in prefixes: one prefix alone takes twice as long as one of ten.
 _STEP = 1.25
@@ -34,7 +37,7 @@ class Searchable:
     head: Callable[[int], WordHead]
     """Makes a word head, from the number of tokens by which it bounds normalisers (``SearchConfig.heavy_words``)."""
     on_device: Callable[..., DeviceMachine] | None = None
-    """Makes a machine for beam search on a GPU, with the arguments of ``machine``; None if there is none."""
+    """Makes a machine for a search on a GPU, with the arguments of ``machine``; None if there is none."""
     released: Callable[[WordHead, SearchConfig, Ints], Beam] | None = None
     """Makes the beam of ``method = "released"`` for sentences with these numbers of tokens; None if there is none."""
 
@@ -161,14 +164,14 @@ def search_all(
 ) -> list[SentenceResult]:
     """Search any number of sentences (arrays of tokens, none empty), ``settings.batch_size`` at a time.
 
-    Beam search on a device takes as many at a time as memory holds (``sentences_at_once``).
+    A search on a device takes as many at a time as memory holds (``sentences_at_once``).
 
     With ``starts`` (sentences, E) each sentence begins from a vector of its own. Then no prefix is shared; nor is one
     with the released search, which looks at the length of a sentence.
     """
     results = [SentenceResult() for _ in sentences]
-    on_device = model.on_device if settings.method == "beam" and few_calls(head.device) else None
     forks, size = settings.method != "released", settings.batch_size
+    on_device = model.on_device if forks and few_calls(head.device) else None
     share = forks and starts is None
     with torch.inference_mode(), arithmetic(settings.matmul, head.device):
         if on_device is not None:
@@ -176,21 +179,27 @@ def search_all(
         for group in grouped(sentences, size, share=share):
             tokens, begun = [sentences[number] for number in group], None if starts is None else starts[group]
             lengths = np.array([1] if share else [len(one) for one in tokens])
-            beam: Beam | DeviceBeam | ParticleFilter
-            if on_device is None:
-                beam = _begin(model, head, settings, lengths, begun)
-            else:
-                machine = on_device() if begun is None else on_device(starts=begun)
-                beam = DeviceBeam(machine, settings, len(lengths))
+            beam = begin_search(model, head, settings, lengths, begun, in_few_calls=on_device is not None)
             todo = steps(tokens, share=forks, apart=starts is not None)
             _search_together(beam, todo, tokens, [results[number] for number in group])
     return results
 
 
-def _begin(
-    model: Searchable, head: WordHead, settings: SearchConfig, lengths: Ints, starts: Tensor | None
-) -> Beam | ParticleFilter:
-    """A beam or a particle filter for sentences with these numbers of tokens, before their first token."""
+def begin_search(
+    model: Searchable,
+    head: WordHead,
+    settings: SearchConfig,
+    lengths: Ints,
+    starts: Tensor | None = None,
+    *,
+    in_few_calls: bool,
+) -> WholeSearch:
+    """The search of sentences with these numbers of tokens, before their first token; on a GPU, all of it there."""
+    if in_few_calls:
+        assert model.on_device is not None
+        machine = model.on_device() if starts is None else model.on_device(starts=starts)
+        on_device = DeviceParticles if settings.method == "particles" else DeviceBeam
+        return on_device(machine, settings, len(lengths))
     if settings.method == "released" and model.released is not None:
         if starts is not None:
             found = "search by 'released', which reads each sentence by itself"
@@ -201,7 +210,7 @@ def _begin(
 
 
 def _search_together(
-    beam: Beam | DeviceBeam | ParticleFilter,
+    beam: WholeSearch,
     todo: Iterable[PrefixStep],
     sentences: Sequence[Ints],
     results: Sequence[SentenceResult],

@@ -10,6 +10,7 @@ from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.search.test_beam import SENTENCES, TINY, run
 from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import enumerate_all, log_sum
+from tests.models.search.same_on_device import searching
 from treelm.models.search.particles import systematic_counts
 
 
@@ -54,7 +55,9 @@ def test_an_impossible_token_kills_all_particles() -> None:
     model = build_model(Tokens(5), 2, seed=1, **TINY)
     with torch.no_grad():
         model.word_bias[2] = -torch.inf
-    dead, alive = run(model, [[1, 2, 3], [1, 3, 3]], method="particles", num_particles=10)
-    assert dead.log_probs[1:].tolist() == [-np.inf] * 3
-    assert dead.derivations == []
-    assert np.isfinite(alive.log_probs).all()
+    for on_device in (False, True):
+        with searching(on_device=on_device):
+            dead, alive = run(model, [[1, 2, 3], [1, 3, 3]], method="particles", num_particles=10)
+        assert dead.log_probs[1:].tolist() == [-np.inf] * 3
+        assert dead.derivations == []
+        assert np.isfinite(alive.log_probs).all()
