@@ -433,9 +433,7 @@ class DeviceSearch(ABC, Generic[AnyPlaces]):
         self._reading, self._ending = RowCounts(), RowCounts()
         # The actions of each word (S, K, steps), and where its analyses came from: places of the word before (S, K).
         self._words: list[tuple[Tensor, Tensor]] = []
-        self._origin = torch.zeros_like(
-            slots.top
-        )  # of each place now: that of the last word, over all sentences
+        self._origin = torch.zeros_like(slots.top)  # of each place now: that of the last word, over all sentences
         self._ended: NDArray[Any] = np.empty((0, 0))
 
     @abstractmethod
