@@ -141,7 +141,6 @@ def test_null_stands_for_a_number_only_where_that_is_said() -> None:
         ("palm", {"attention_layer": 4}, "attention_layer = 4"),
         ("palm", {"span_weight": 0.1, "attention": "right"}, "span_weight = 0.1"),
         ("palm", {"embedding_range": 0.6, "initialisation": "released"}, "embedding_range = 0.6"),
-        ("palm", {"without_gold": "shortest"}, "without_gold = 'shortest'"),
         ("neural-pcfg", {"rules": "dense", "rank": 3}, "rank"),
         ("neural-pcfg", {"rules": "low-rank"}, "rank"),
         ("pushdown", {"num_heads": 3}, "num_heads = 3"),

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from treelm.models.layers.lstm import GateWeights, uniform
 from treelm.models.layers.precision import linear, small_products
 from treelm.models.layers.recurrent import LSTMStack, locked_dropout
-from treelm.models.palm.config import WithoutGold
 from treelm.models.scores import Loss
 
 _UNITS = 1 << 22  # units of span representations that a chart holds at once
@@ -207,22 +206,13 @@ def given_weights(gold: Tensor, available: Tensor, dtype: torch.dtype) -> Tensor
     return inside / inside.sum(2, keepdim=True).clamp(min=1)
 
 
-def span_cross_entropy(
-    log_weights: Tensor,
-    available: Tensor,
-    gold: Tensor,
-    mask: Tensor | None,
-    *,
-    without_gold: WithoutGold = "none",
-) -> Loss:
+def span_cross_entropy(log_weights: Tensor, available: Tensor, gold: Tensor, mask: Tensor | None) -> Loss:
     """The cross-entropy of the attention (T, B, m) to the gold spans that are available, equally weighted in each step.
 
-    Steps without gold spans have no loss or, with ``without_gold = "shortest"``, the shortest span as a target. Steps
-    outside of ``mask`` (T, B) are left out. The count is the number of steps with a loss.
+    Steps without gold spans have no loss, and steps outside of ``mask`` (T, B) are left out. The count is the number of
+    steps with a loss.
     """
     targets = _in_reach(gold, available)
-    if without_gold == "shortest":
-        targets[..., 0] |= ~targets.any(2) & (available > 0)
     if mask is not None:
         targets &= mask[..., None]
     shares = targets.double() / targets.sum(2, keepdim=True).clamp(min=1)

@@ -9,8 +9,6 @@ from treelm.configs import Size, Weight, configuration, require
 from treelm.models.awd import AWDConfig
 
 Attention = Literal["learned", "right", "left"]
-Objective = Literal["joint", "spans"]
-WithoutGold = Literal["none", "shortest"]
 Initialisation = Literal["uniform", "released"]
 
 
@@ -22,7 +20,7 @@ class PaLMConfig(AWDConfig):
     code for the Penn Treebank. Raises ``InputError`` for values that make no network.
     """
 
-    retired: ClassVar[Mapping[str, Any]] = {"stop_at_end": False}
+    retired: ClassVar[Mapping[str, Any]] = {"stop_at_end": False, "objective": "joint", "without_gold": "none"}
     hidden_size: int = 1020
     """Size of the other layers."""
 
@@ -45,10 +43,6 @@ class PaLMConfig(AWDConfig):
     (right) or the other way round (left)."""
     span_weight: Weight = 0.0
     """Weight of the cross-entropy to the spans that are gold constituents (lambda; 0.01 in PaLM-S)."""
-    objective: Objective = "joint"
-    """Loss that training minimises: words and, weighted, spans; or spans alone, to pretrain the attention."""
-    without_gold: WithoutGold = "none"
-    """Target of the attention where no gold constituent ends: nothing, or the shortest span."""
 
     def __post_init__(self) -> None:
         """Check values."""
@@ -61,10 +55,6 @@ class PaLMConfig(AWDConfig):
         require(self, "attention_layer", 1 <= self.attention_layer <= self.num_layers, f"1 to {self.num_layers}")
         if self.attention != "learned":
             require(self, "span_weight", self.span_weight == 0, f"0: attention = {self.attention!r} learns nothing")
-            require(self, "objective", self.objective == "joint", f"'joint': attention = {self.attention!r}")
-        if not self.is_supervised:
-            remedy = "'none', or what teaches the attention: span_weight above 0, or objective = 'spans'"
-            require(self, "without_gold", self.without_gold == "none", remedy)
 
     @property
     def context_size(self) -> int:
@@ -74,4 +64,4 @@ class PaLMConfig(AWDConfig):
     @property
     def is_supervised(self) -> bool:
         """Whether the training loss depends on gold trees."""
-        return self.span_weight > 0 or self.objective == "spans"
+        return self.span_weight > 0

@@ -150,11 +150,10 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Raise ``InputError`` for text where trees are needed, and for trees from which the attention cannot learn."""
         config, where = self.config, corpus.name(0) if len(corpus) else None
-        is_taught = config.is_supervised and (trains or config.objective == "spans")
-        if is_taught and not corpus.prepared.has_trees:
-            raise InputError("a sentence without a tree", where=where, remedy=_TREES)
-        if not is_taught or config.without_gold != "none":
+        if not (config.is_supervised and trains):
             return
+        if not corpus.prepared.has_trees:
+            raise InputError("a sentence without a tree", where=where, remedy=_TREES)
         for start in range(0, len(corpus), _LOOKED_AT):
             batch = corpus.batch(range(start, min(start + _LOOKED_AT, len(corpus))))
             spans = non_trivial_spans(batch, corpus.vocabulary.ends_word)
@@ -232,18 +231,14 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
     def _with_spans(self, losses: Losses, reading: StreamOutput, gold: Tensor, mask: Tensor | None) -> Losses:
         """The losses of words with the term ``spans``, if the attention learns from trees.
 
-        With the joint objective the term counts in training only: in evaluation the total is the loss of words.
+        The term counts in training only: in evaluation the total is the loss of words.
         """
         config, structure = self.config, reading.structure
         if not config.is_supervised:
             return losses
         log_weights, available = structure["span_log_weights"], structure["available"]
-        loss = span_cross_entropy(log_weights, available, gold, mask, without_gold=config.without_gold)
-        total = losses.total
-        if config.objective == "spans":
-            total = loss.sum
-        elif self.training:
-            total = total + config.span_weight * loss.sum
+        loss = span_cross_entropy(log_weights, available, gold, mask)
+        total = losses.total + config.span_weight * loss.sum if self.training else losses.total
         return replace(losses, terms={**losses.terms, "spans": loss}, total=total)
 
     def _with_end(self, tokens: Tensor) -> Tensor:
