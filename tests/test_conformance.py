@@ -31,6 +31,7 @@ from treelm.models.capabilities import (
     Enumerable,
     Parser,
     Searching,
+    TreeConditioned,
     has,
     require,
     set_search,
@@ -109,6 +110,10 @@ def world(name: str, world_of: Callable[[str], World]) -> World:
     return found
 
 
+def scores_words(model: LanguageModel) -> bool:
+    return model.predicts_words and not has(model, TreeConditioned)
+
+
 def losses_of(model: LanguageModel, batches: list[Batch]) -> list[Losses]:
     found, carried = [], None
     for batch in batches:
@@ -123,7 +128,7 @@ def losses_of(model: LanguageModel, batches: list[Batch]) -> list[Losses]:
 
 def say_of(model: LanguageModel) -> list[object]:
     """All that a model says of the sentences, to compare."""
-    scores = [score.log_probs.tolist() for score in model.score(SENTENCES)] if model.predicts_words else []
+    scores = [score.log_probs.tolist() for score in model.score(SENTENCES)] if scores_words(model) else []
     return [*scores, *(model.parse(SENTENCES) if has(model, Parser) else [])]
 
 
@@ -153,7 +158,7 @@ def test_every_system_has_a_line_in_the_table(system: str) -> None:
 def test_the_audit_finds_nothing(world: World) -> None:
     """Causality, normalisation, batch invariance, and that word by word gives the same as whole sentences."""
     model = world.model
-    if not model.predicts_words:
+    if not scores_words(model):
         with pytest.raises(InputError):
             model.score(SENTENCES)
         return
@@ -187,7 +192,7 @@ def test_no_sentences_one_word_and_long_sentences(world: World) -> None:
         for find in (model.parse, model.analyse):
             with pytest.raises(InputError, match="sentence 1 is without words; leave it out"):
                 find([["cat"], []])
-    if not model.predicts_words:
+    if not scores_words(model):
         return
     assert model.score([]) == []
     for words, score in zip([["cat"], LONG], model.score([["cat"], LONG]), strict=True):
@@ -205,7 +210,7 @@ def test_no_sentences_one_word_and_long_sentences(world: World) -> None:
 @every_small
 def test_states_never_change_and_a_sentence_may_wait(world: World) -> None:
     model = world.model
-    if not model.predicts_words:
+    if not scores_words(model):
         return
     begin = model.start(2)
     before = model.next_word_log_probs(begin)
@@ -223,7 +228,7 @@ def test_states_never_change_and_a_sentence_may_wait(world: World) -> None:
 @every_small
 def test_words_read_after_a_document_have_their_scores_in_it(world: World) -> None:
     model = world.model
-    if not (has(model, DocumentContext) and model.predicts_words):
+    if not (has(model, DocumentContext) and scores_words(model)):
         return
     *before, last = SENTENCES
     expected = model.score_document(SENTENCES)[-1]
@@ -251,7 +256,7 @@ def test_trees_have_the_words_and_a_model_without_trees_says_so(name: str, world
 @every_small
 def test_partial_trees_are_over_the_words_so_far(world: World) -> None:
     model = world.model
-    if not (has(model, Parser) and model.predicts_words):
+    if not (has(model, Parser) and scores_words(model)):
         return
     state = model.start(1)
     with pytest.raises(InputError):
@@ -270,7 +275,7 @@ def test_a_model_that_has_gone_wrong_gives_no_scores(name: str, tmp_path: Path) 
         for tensor in model.state_dict().values():
             if tensor.is_floating_point():
                 tensor.fill_(math.nan)
-    if model.predicts_words:
+    if scores_words(model):
         with pytest.raises(NoLogProbability), np.errstate(invalid="ignore"):
             model.score(SENTENCES)
     save_model(model, tmp_path / "run")
@@ -327,7 +332,7 @@ def test_nothing_is_dropped_in_evaluation(world: World) -> None:
 def test_the_loss_of_words_in_evaluation_is_that_of_the_scores(world: World) -> None:
     """What is trained is what is reported. A search is left out: its losses are of one tree, its scores of all."""
     model, batch = world.model, world.batches[0]
-    if not model.predicts_words or isinstance(model, Searching):
+    if not scores_words(model) or isinstance(model, Searching):
         return
     if isinstance(batch, StreamBatch):
         batch = encode_words(SENTENCES, model.vocabulary)
@@ -413,7 +418,7 @@ def test_the_command_line_works_on_it(system: str, treelm: Treelm, tmp_path: Pat
     assert treelm("train", tmp_path / "small.toml", "--output", run, "--quiet").code == 0
     model = load_model(run)
     assert treelm("evaluate", run, "--split", "test", "--json").code == 0
-    if model.predicts_words:
+    if scores_words(model):
         table = treelm("surprisal", run, text)
         assert table.code == 0
         assert len(table.out.splitlines()) > sum(map(len, SENTENCES[:2]))

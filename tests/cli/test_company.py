@@ -10,7 +10,7 @@ import torch
 import treelm as package
 from tests.cli.conftest import Treelm
 from tests.legacy.make import HERE, KEPT
-from treelm.models.capabilities import Parser, Searching, has
+from treelm.models.capabilities import Parser, Searching, TreeConditioned, has
 from treelm.models.persistence.shipped import shipped_names
 
 TINY = [str(HERE / name) for name in KEPT]
@@ -37,7 +37,7 @@ def commands(run: str) -> list[tuple[str, ...]]:
     lm = package.load(run)
     beam = ("--action-beam", "4", "--word-beam", "2") if isinstance(lm, Searching) else ()
     found = list[tuple[str, ...]]()
-    if lm.predicts_words:
+    if lm.predicts_words and not has(lm, TreeConditioned):
         found.append(("surprisal", "--end", *beam, *(["--columns", *lm.word_columns] if lm.word_columns else [])))
     if has(lm, Parser):
         found.append(("parse", *beam))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -31,8 +32,9 @@ splits = ["dev"]
 stream_rows = 5
 """
 PALM = 'system = "palm"\nrational_size = 2\nscorer_size = 2\nresidual_size = 2\nmax_span = 3'
-SYSTEMS = {"palm": PALM, "lstm": 'system = "lstm"'}
+SYSTEMS = {"palm": PALM, "given": f'{PALM}\nattention = "given"', "lstm": 'system = "lstm"'}
 ALONE, IN_A_ROW = "each sentence by itself", "in a stream of 5 rows"
+GIVEN = "words are predicted with the trees of the file"
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,23 @@ def test_a_protocol_and_a_folder_for_trees_bring_them_where_the_recipe_wants_the
     assert written == {"dev.gold.ptb": 4, "dev.predicted.ptb": 4}
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("--stream", "only"), ("--stream", "only", "--cache-weight", "0.1"), ("--stream", "beside"), ("--stream", "no")],
+)
+def test_given_trees_are_named_beside_every_figure_that_they_made(
+    treelm: Treelm, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    run, summary = with_stream(runs / "given", "beside"), tmp_path / "rows.tsv"
+    assert treelm("evaluate", run, *options, "--summary", summary).out.count(GIVEN) == 1
+    (result,) = json.loads(treelm("evaluate", run, *options, "--json").out)
+    assert sum(GIVEN in one for one in result["notes"]) == 1
+    with summary.open() as file:
+        (row,) = csv.DictReader(file, delimiter="\t")
+    assert row["notes"].count(GIVEN) == 1
+
+
 def test_a_text_shorter_than_its_rows_is_refused(treelm: Treelm, runs: Path, tmp_path: Path) -> None:
     run = with_stream(runs / "palm", "beside")
     (tmp_path / "short.ptb").write_text("(S (NP (D the) (N dog)) (V barks))\n")
@@ -117,6 +136,32 @@ def test_a_file_whose_name_tells_no_format_is_read_as_one_says(treelm: Treelm, r
     compared = treelm("compare", run, "--data", nameless, "--data-format", "brackets", "--format", "json")
     (row,) = json.loads(compared.out)["runs"]
     assert row["values"]["unlabeled_f1, plain"]
+
+
+CANNOT_PARSE = 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("evaluate given --stream beside --trees out", f"--trees out, but {CANNOT_PARSE}"),
+        ("parse given in.txt --output out", CANNOT_PARSE),
+        ("data annotate in.txt --parser given --output out", CANNOT_PARSE),
+        ("train given/recipe.toml --output out --set training.select_by=unlabeled_f1", CANNOT_PARSE),
+        ("surprisal given in.txt --output out", "given"),
+        ("generate given --output out", "given"),
+    ],
+)
+def test_what_a_run_with_given_trees_cannot_do_is_refused_before_any_output(
+    treelm: Treelm, runs: Path, line: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    Path("in.txt").write_text("the dog barks .\n")
+    outcome = treelm(*line.split())
+    assert (outcome.code, outcome.out) == (2, "")
+    assert expected in outcome.err
+    assert "in.txt" not in outcome.err
+    assert not Path("out").exists()
 
 
 def test_another_corpus_is_judged_by_its_name_or_folder(treelm: Treelm, runs: Path, tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from treelm.models.capabilities import (
     DocumentContext,
     Parser,
     Searching,
+    TreeConditioned,
     has,
+    score_with_trees,
     set_search,
     structure_of,
 )
@@ -60,7 +62,7 @@ def searches(lm: Any) -> bool:
 
 def abilities(lm: Any) -> dict[str, Any]:
     """What it says it can do."""
-    kinds = {"parses": Parser, "searches": Searching, "keeps_context": DocumentContext}
+    kinds = {"parses": Parser, "needs_trees": TreeConditioned, "searches": Searching, "keeps_context": DocumentContext}
     found = {name: has(lm, kind) for name, kind in kinds.items()}
     return {"predicts_words": lm.predicts_words, **found, "size": len(lm.vocabulary)}
 
@@ -85,10 +87,10 @@ def score_text(lm: Any, sentences: Sequence[Sequence[str]]) -> Any:
 
 
 def score_given(lm: Any, path: Path) -> Any:
-    """Scores of the sentences of a treebank."""
+    """Scores of the sentences of a treebank, with their trees."""
     from treelm.corpora.readers import read_sentences
 
-    return score(lm, [one.words for one in list(read_sentences(path))[:4]])
+    return [_score(one) for one in score_with_trees(lm, list(read_sentences(path))[:4])]
 
 
 def surprisal(lm: Any, texts: Sequence[str]) -> Any:

@@ -24,7 +24,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, bracketing_of, gold_bracketing
-from treelm.evaluation.report import EvaluationResult
+from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.evaluation.settings import EvaluationSettings
 from treelm.evaluation.span_protocols import (
     BINARISED,
@@ -39,14 +39,16 @@ from treelm.evaluation.span_protocols import (
 from treelm.evaluation.streams import evaluate_stream, require_context
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.inference.annotation import parser_of
-from treelm.inference.batching import Compute, Task, in_batches, in_process, model_workers, parse
+from treelm.inference.batching import Compute, Task, batched, in_batches, in_process, model_workers, parse
 from treelm.inference.loading import load
 from treelm.models.base import Analysis, LanguageModel
 from treelm.models.capabilities import (
     OwnMetrics,
     Parser,
     Searching,
+    TreeConditioned,
     has,
+    score_with_trees,
     set_search,
     why_not,
 )
@@ -96,6 +98,14 @@ def evaluate_sentences(
     num_skipped_before = len(skipped or ())
     kept: list[tuple[Sentence, Analysis]] = []
     analysed = in_batches(sentences, partial(compute, lm, analyse), batch_size=batch_size, skipped=skipped)
+    if has(lm, TreeConditioned):
+        groups = ((group, score_with_trees(lm, group)) for group in batched(sentences, batch_size))
+        analysed = (
+            (sentence, Analysis(score=score, tree=None))
+            for group, found in groups
+            for sentence, score in zip(group, found, strict=True)
+        )
+        notes = (*notes, GIVEN_TREES)
     for sentence, analysis in analysed:
         if analysis is not None:
             kept.append((sentence, analysis))

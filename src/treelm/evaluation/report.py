@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 3  # splits or files that have a column each; more have a row each
 _RULE = "=" * 76
 _STATUS_NUMBER: dict[Status, int] = {"valid": 0, "error": 1, "skipped": 2}
+GIVEN_TREES = (
+    "words are predicted with the trees of the file, which have seen what follows: "
+    "such a perplexity says what structure can do, and does not compare with others"
+)
+"""The note on every metric of a system that needs trees."""
 
 
 @dataclass(frozen=True, kw_only=True)

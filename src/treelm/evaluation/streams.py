@@ -14,9 +14,9 @@ from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.errors import InputError
-from treelm.evaluation.report import EvaluationResult
+from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.models.base import LanguageModel, SentenceScore
-from treelm.models.capabilities import DocumentContext, has, require
+from treelm.models.capabilities import DocumentContext, TreeConditioned, has, require
 from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.softmax import target_log_probs
 from treelm.models.perplexity import Coverage, Perplexity, perplexity
@@ -83,6 +83,7 @@ def stream_perplexities(
         bptt=_STEPS,
         sentence_ends=sentence_ends,
         keep_rest=True,
+        constituents=has(lm, TreeConditioned),
     )
     carried: RecurrentState = {}
     context = f"in a stream of {config.stream_rows} row{'s' * (config.stream_rows != 1)}"
@@ -174,4 +175,5 @@ def evaluate_stream(lm: LanguageModel, corpus: PreparedCorpus, recipe: Recipe, *
         num_skipped=len(corpus.skipped),
         perplexities=perplexities,
         coverage=Coverage.of(lm.vocabulary, counts),
+        notes=(GIVEN_TREES,) if has(lm, TreeConditioned) else (),
     )

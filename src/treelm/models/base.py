@@ -18,7 +18,7 @@ from treelm.corpora.tokens import check_have_words, check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.io.atomic import hold_folder
-from treelm.models.capabilities import Parser, check_available, has, require
+from treelm.models.capabilities import Parser, TreeConditioned, check_available, has, require
 from treelm.models.measures import chosen_measures, read_word_by_word, score_with_measures
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.shipped import is_shipped_name
@@ -167,10 +167,16 @@ class LanguageModel(nn.Module, Usage, ABC):
     # What users call.
 
     def require_words(self) -> None:
-        """Raise ``InputError`` if the model is a mere parser, which gives words no probabilities."""
+        """Raise ``InputError`` if the model gives no probabilities to sentences of words alone.
+
+        It may be a mere parser, or predict words only if the trees of their sentences are given.
+        """
         if not self.predicts_words:
             remedy = f"parse with it, or {self.unavailable[LanguageModel]}"
             raise InputError("this parser gives words no probabilities", remedy=remedy)
+        if has(self, TreeConditioned):
+            remedy = "give trees (`treelm evaluate` and `treelm compare` read them), or take another run"
+            raise InputError(f"this {self.system} predicts words given their trees, and there are none", remedy=remedy)
 
     @final
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
@@ -180,7 +186,7 @@ class LanguageModel(nn.Module, Usage, ABC):
         generative model of trees sums over trees, exactly or as far as its search goes (``is_lower_bound``). A sentence
         without words has the log probability of ending at once: -inf for a model in which every sentence has a tree.
 
-        Raises ``InputError`` for a model that gives words no probabilities.
+        Raises ``InputError`` for a model that gives words no probabilities, or none without their trees.
         """
         self.require_words()
         words = words_of_each(sentences)

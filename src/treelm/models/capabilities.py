@@ -198,6 +198,17 @@ class Attention(ABC):
         """The names of the P positions of a sentence, and the weights (H, P, P) of each layer, the lowest first."""
 
 
+class TreeConditioned(ABC):
+    """Predicts the words of a sentence only if its tree is given."""
+
+    @abstractmethod
+    def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
+        """Score sentences given their trees.
+
+        Raises ``InputError`` for a sentence without the tree that is needed.
+        """
+
+
 class Grammar(ABC):
     """Has a grammar, whose rules can be listed."""
 
@@ -355,6 +366,11 @@ def set_search(lm: LanguageModel, config: SearchConfig) -> None:
     elif config.method != "beam" or config.precision != "full":
         asked = config.method if config.method != "beam" else config.precision
         raise InputError(f"search by {asked!r}, but {lm.system} scores without a search", remedy="remove this option")
+
+
+def score_with_trees(lm: LanguageModel, sentences: Sequence[Sentence]) -> list[SentenceScore]:
+    """Score sentences, given their trees where the model needs them."""
+    return lm.score_given(sentences) if has(lm, TreeConditioned) else lm.score([one.words for one in sentences])
 
 
 def structure_of(lm: LanguageModel, words: Sequence[str]) -> Structure | None:

@@ -128,16 +128,21 @@ class StreamLM(LanguageModel, DocumentContext):
         return losses, {name: tensor.detach() for name, tensor in output.carried.items()}
 
     def read_segment(self, batch: StreamBatch, carried: RecurrentState | None) -> StreamOutput:
-        """Read a segment of a stream; ``carried`` is as in ``stream_losses``.
+        """Read a segment of a stream, with all that its batch says about it; ``carried`` is as in ``stream_losses``."""
+        inputs = self._tensor(batch.inputs)
+        mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
+        return self.forward(inputs, self._continued(batch, carried), mask=mask)
+
+    def _continued(self, batch: StreamBatch, carried: RecurrentState | None) -> RecurrentState:
+        """The state that a segment begins with.
 
         Raises ``InputError`` if the segment continues and there is no state to continue from.
         """
-        if batch.continues and carried is None:
+        if not batch.continues:
+            return self.init_state(len(batch))
+        if carried is None:
             raise InputError("a segment that continues without the one before", remedy="read a stream from its start")
-        before = carried if batch.continues and carried is not None else self.init_state(len(batch))
-        inputs = self._tensor(batch.inputs)
-        mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
-        return self.forward(inputs, before, mask=mask)
+        return carried
 
     def _losses(
         self,

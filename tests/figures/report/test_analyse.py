@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.models.palm.worlds import palm
@@ -92,3 +93,14 @@ def test_all_rows_are_analysed_and_kept_analyses_are_not_made_again(monkeypatch:
     assert loaded == [Path("runs/a"), Path("runs/b")]
     other = with_sentences(once, [sentence(("2", "1"), None)], silent)
     assert [one.words for one in other.runs[0].sentences] == [("2", "1")]
+
+
+def test_a_system_that_needs_trees_has_bits_of_the_sentences_with_a_tree() -> None:
+    network = palm(attention="given").eval()
+    with_tree, without = analyses_of(network, [sentence(), sentence(tree=None)])
+    assert with_tree.bits is not None
+    assert with_tree.bits.total_bits * np.log(2) == pytest.approx(
+        -network.score_given([sentence()])[0].log_probs.sum(), 1e-3
+    )
+    assert without.bits is None
+    assert with_tree.structures == without.structures == ()

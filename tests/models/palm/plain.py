@@ -98,8 +98,9 @@ def read_row(
     row: int = 0,
     masks: Masks | None = None,
     fixed: str | None = None,
+    given: list[list[int]] | None = None,
 ) -> PlainRow:
-    """Read the tokens of a row from the zero state."""
+    """Read the tokens of a row from the zero state; ``given`` are the lengths of constituents before each step."""
     masks = masks or Masks()
     table = parameters["embedding"]
     states: list[Tensor] = []  # that spans are made of
@@ -108,7 +109,7 @@ def read_row(
     cell = [torch.zeros(size, dtype=table.dtype) for size in sizes]
     found = PlainRow([], [], [], [], [])
     reach = 0
-    for token in tokens:
+    for step, token in enumerate(tokens):
         x = table[token]
         if masks.embedding is not None:
             x = x * masks.embedding[token]
@@ -130,11 +131,14 @@ def read_row(
                 spans = [span_representation(parameters, states[len(states) - length :]) for length in lengths]
                 if fixed:
                     scores = [torch.tensor(float(n if fixed == "right" else max_span + 1 - n)) for n in lengths]
-                else:
+                elif given is None:
                     scores = [score(parameters, x, span) for span in spans]
                 context = torch.zeros(len(parameters["attention.rational.forget_bias"]), dtype=table.dtype)
                 weights = log_weights = torch.zeros(0, dtype=table.dtype)
-                if spans:
+                if given is not None:
+                    chosen = [length for length in given[step] if length in lengths]
+                    weights = torch.tensor([float(n in chosen) for n in lengths]).double() / max(len(chosen), 1)
+                elif spans:
                     log_weights = torch.stack(scores).to(table.dtype).log_softmax(0)
                     weights = log_weights.exp()
                 for weight, span in zip(weights, spans, strict=True):

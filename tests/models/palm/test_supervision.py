@@ -15,7 +15,9 @@ from tests.models.palm.worlds import END, nats, palm, plain
 from tests.models.rnng.worlds import Tokens
 from treelm.corpora.building import corpus_of
 from treelm.corpora.encoding import EncodedCorpus, SentenceBatch
+from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import BPTTBatches
+from treelm.errors import InputError
 from treelm.trees.tree import Tree
 
 TREES = ["(S (A 1 2) (A 3 (B 4 5)))", "(S 6 (A 7 0))", "(S 1)", "(S (A (B 2 3) (C (D 4 5) (D 6 7))) 1)"]
@@ -82,6 +84,33 @@ def test_joint_loss_of_a_stream_equals_the_plain_form_however_it_is_cut(bptt: in
         assert_same_loss_and_gradients(network, total, nats([row], [tokens]) + 0.3 * spans)
 
 
+def test_given_attention_equals_the_plain_form() -> None:
+    network = palm(max_span=6, attention="given")
+    tokens = [token for row in ROWS for token in (*row, END)]
+    gold = stream_gold()
+    row = plain(network, [END, *tokens[:-1]], given=[gold.get(step, []) for step in range(len(tokens))])
+    (batch,) = BPTTBatches(encoded(), batch_size=1, bptt=100, constituents=True)
+    assert_same_loss_and_gradients(network, network.stream_losses(batch, None)[0].total, nats([row], [tokens]))
+    rows = [
+        plain(network, [END, *own], given=[spans.get(step - 1, []) for step in range(len(own) + 1)])
+        for own, spans in zip(ROWS, SPANS, strict=True)
+    ]
+    assert_same_loss_and_gradients(
+        network, network.losses(sentences()).total, nats(rows, [[*own, END] for own in ROWS])
+    )
+
+
+def test_scores_under_given_trees_equal_the_plain_form() -> None:
+    network = palm(max_span=6, attention="given")
+    given = [sentence(tree, line) for line, tree in enumerate(TREES, 1)]
+    for score, own, spans in zip(network.score_given(given), ROWS, SPANS, strict=True):
+        row = plain(network.eval(), [END, *own], given=[spans.get(step - 1, []) for step in range(len(own) + 1)])
+        assert score.log_probs.sum() == pytest.approx(-nats([row], [[*own, END]]).item(), abs=1e-7)
+    bare = Sentence(words=("1", "2"), identifier="1", source="t.txt", line=1)
+    with pytest.raises(InputError, match=r"t\.txt:1: a sentence without a tree"):
+        network.score_given([*given, bare])
+
+
 def test_the_fit_of_an_attention_to_gold_spans_is_its_loss_and_lies_above_the_least() -> None:
     network = palm(span_weight=0.5).eval()
     loss = network.losses(sentences()).terms["spans"]
@@ -94,3 +123,13 @@ def test_the_fit_of_an_attention_to_gold_spans_is_its_loss_and_lies_above_the_le
     in_reach = [3, 4, 4, 3, 4, 4]  # spans at these places, the end before the sentence among their tokens
     uniform = sum(map(math.log, in_reach)) / 6
     assert found["span_cross_entropy_uniform"] == pytest.approx(uniform)
+    assert palm(attention="given").own_metrics(trees) == {}
+
+
+def test_pretraining_minimises_the_spans_alone() -> None:
+    network = palm(objective="spans")
+    losses = network.losses(sentences())
+    assert losses.total == losses.terms["spans"].sum
+    names = {name for name, _ in network.named_parameters() if "attention.scorer" in name}
+    gradients = torch.autograd.grad(losses.total, [network.get_parameter(name) for name in sorted(names)])
+    assert all(gradient.abs().sum() > 0 for gradient in gradients)

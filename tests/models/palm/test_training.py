@@ -1,4 +1,4 @@
-"""PaLM-S in the training loop."""
+"""PaLM-S in the training loop: pretraining hands over its weights."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
 
 
-def test_finetuning_goes_on_from_an_attention_that_was_taught(tmp_path: Path) -> None:
+def test_pretraining_of_the_attention_hands_its_weights_over(tmp_path: Path) -> None:
     write_treebank(tmp_path, num_train=40, num_dev=12)
     (tmp_path / "my.toml").write_text(RECIPE)
-    train(load_recipe(tmp_path / "my.toml", ["training.epochs=2"]), tmp_path / "first", quiet=True)
+    first = load_recipe(tmp_path / "my.toml", ["model.objective=spans", "training.epochs=2"])
+    train(first, tmp_path / "first", quiet=True)
     dev = metrics(tmp_path / "first", "dev")
     assert dev[-1]["spans_nats_per_decision"] < dev[0]["spans_nats_per_decision"]
     second = load_recipe(tmp_path / "my.toml", [f"training.start_from={tmp_path / 'first'}", "model.span_weight=0.0"])

@@ -90,7 +90,7 @@ class Column:
 
 
 def _perplexity(name: str, heading: str) -> Column:
-    comparable = ("vocabulary", "text")
+    comparable = ("vocabulary", "text", "needs_trees")
     return Column(name, heading, _TENTHS, METRICS, "lower", comparable, "is_upper_bound")
 
 
@@ -157,9 +157,9 @@ COLUMNS: Sequence[Sequence[Column]] = (
     [Column(name) for name in DIFFERENCE],
 )
 """All kinds of columns in the order in which they are displayed; columns of kinds that stand in one list take turns."""
-_OF_RUNS = ("system", "is_upper_bound", "gold_trees", "vocabulary", "text")
-"""Attributes of runs that are columns of the frame beside their values; the last two are never shown, and used only to
-decide which rows compare."""
+_OF_RUNS = ("system", "is_upper_bound", "gold_trees", "vocabulary", "text", "needs_trees")
+"""Attributes of runs that are columns of the frame beside their values; the last three are never shown, and used only
+to decide which rows compare."""
 
 
 def _columns(data: pandas.DataFrame) -> Iterator[Column]:

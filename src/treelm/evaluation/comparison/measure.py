@@ -53,7 +53,7 @@ from treelm.inference.loading import load, model_hash
 from treelm.io.files import file_hash
 from treelm.io.json import json_hash
 from treelm.models.base import LanguageModel
-from treelm.models.capabilities import Searching, set_search
+from treelm.models.capabilities import Searching, TreeConditioned, has, set_search
 from treelm.models.layers.devices import find_device
 from treelm.models.perplexity import perplexity
 from treelm.models.persistence.storage import read_data_identity
@@ -106,7 +106,7 @@ class Measurement:
         """
         trained = training_metrics(self._run, self._recipe.training)
         parts = [self._evaluated(), trained]
-        if "perplexity" in parts[0]["values"]:
+        if "perplexity" in parts[0]["values"] and not parts[0]["needs_trees"]:  # it reads words alone
             parts += [self._syntaxgym(materials.suites)] if materials.suites else []
             parts += [self._pairs(file, pairs) for file, pairs in materials.pairs.items()]
             parts += [] if materials.corpus is None else [self._reading(materials.corpus)]
@@ -184,7 +184,8 @@ class Measurement:
             on_sentence=advance,
         )
         lm = self._lm
-        speed = _scoring_speed(lm, result.sentences) if lm.predicts_words else None
+        needs_trees = has(lm, TreeConditioned)
+        speed = _scoring_speed(lm, result.sentences) if lm.predicts_words and not needs_trees else None
         num_parameters = sum(parameter.numel() for parameter in lm.parameters()) or None  # n-grams have none
         return {
             "system": lm.system,
@@ -196,6 +197,7 @@ class Measurement:
             "split": result.split,
             "num_sentences": result.num_sentences,
             "num_words": result.num_words,
+            "needs_trees": needs_trees,
             "is_upper_bound": result.is_upper_bound if result.perplexities else None,
             "gold_trees": gold if result.spans else None,
             "scoring_threads": torch.get_num_threads(),

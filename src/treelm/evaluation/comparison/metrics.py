@@ -23,7 +23,7 @@ from treelm.training.run_folder import check_name
 from treelm.training.state import TrainingState
 
 FILE_NAME = "comparison.json"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 3
 _REMEDY = "compare the runs again"
 
 FEWEST_UNITS = 10
@@ -154,6 +154,7 @@ class RunMetrics:
     split: str = "test"
     num_sentences: int = 0
     num_words: int = 0
+    needs_trees: bool = False  # whether words were predicted with their trees given: its perplexity does not compare
     is_upper_bound: bool | None = None  # whether its perplexities are upper bounds; None if it has none
     gold_trees: GoldTrees | None = None  # what F1 is against
     scoring_threads: int | None = None  # of the processor, that the speed of scoring was measured with

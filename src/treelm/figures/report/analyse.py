@@ -13,8 +13,8 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.measure import ShowProgress
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree, SentenceAnalysis, WordBits
 from treelm.inference.loading import load, model_hash
-from treelm.models.base import LanguageModel
-from treelm.models.capabilities import Searching, structure_of
+from treelm.models.base import Analysis, LanguageModel
+from treelm.models.capabilities import Searching, TreeConditioned, has, score_with_trees, structure_of
 from treelm.models.scores import SentenceScore, sentence_surprisal
 from treelm.training.run_folder import recipe_of_model
 from treelm.trees.tree import Tree
@@ -72,14 +72,18 @@ def with_sentences(comparison: Comparison, sentences: Sequence[Sentence], show: 
 
 def analyses_of(lm: LanguageModel, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
     """Analyse sentences by a model: trees, surprisals, and the structures that only this system has."""
-    found = lm.analyse([list(one.words) for one in sentences])
+    if has(lm, TreeConditioned):  # nothing is known of a sentence that has none
+        scores = [None if one.tree is None else score_with_trees(lm, [one])[0] for one in sentences]
+        found = [Analysis(score=score, tree=None) for score in scores]
+    else:
+        found = lm.analyse([list(one.words) for one in sentences])
     return tuple(
         SentenceAnalysis(
             words=sentence.words,
             gold=None if sentence.tree is None else str(sentence.tree),
             tree=None if analysis.tree is None else str(analysis.tree),
             bits=None if analysis.score is None else _bits(lm, sentence.words, analysis.score),
-            beam=_beam(lm, sentence.words),
+            beam=() if has(lm, TreeConditioned) else _beam(lm, sentence.words),
             structures=tuple(filter(None, [structure_of(lm, sentence.words)])),
         )
         for sentence, analysis in zip(sentences, found, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from treelm.evaluation.comparison.metrics import RunMetrics, SentenceAnalysis, WordBits
@@ -31,8 +31,9 @@ def _sentences(rows: Sequence[RunMetrics]) -> list[list[Shown]]:
 
 def sentence_sections(rows: Sequence[RunMetrics]) -> Iterator[Section]:
     """A section for each sentence, those after the first folded."""
+    given = {row.name for row in rows if row.needs_trees}
     for number, shown in enumerate(_sentences(rows), 1):
-        parts = _parts(shown)
+        parts = _parts(shown, given)
         yield section(f"sentence-{number}", f"Sentence {number}", template="sentence", is_folded=number > 1, **parts)
 
 
@@ -44,8 +45,8 @@ def sentence_bars(rows: Sequence[RunMetrics]) -> Iterator[tuple[Sequence[str], l
             yield shown[0][2].words, [WordBars(name, look, one.surprisal_bits, one.is_unk) for name, look, one in bits]
 
 
-def _parts(shown: Sequence[Shown]) -> dict[str, Any]:
-    """All that is shown of a sentence."""
+def _parts(shown: Sequence[Shown], given: Collection[str]) -> dict[str, Any]:
+    """All that is shown of a sentence; ``given`` are the runs that predict words with their trees."""
     words = shown[0][2].words
     bits = [(name, look, one.bits) for name, look, one in shown if one.bits is not None]
     finite = (value for _, _, one in bits for value in one.surprisal_bits if math.isfinite(value))
@@ -54,19 +55,21 @@ def _parts(shown: Sequence[Shown]) -> dict[str, Any]:
         "words": words,
         "bits": bits,
         "most": max(1.0, max(finite, default=1.0)),
-        "bits_caption": _bits_caption(bits),
+        "bits_caption": _bits_caption(bits, given),
         "beams": [(name, look, _steps(name, one)) for name, look, one in shown if one.beam],
         "structures": [one for one in structures if one[1]],
         **_trees(shown, words),
     }
 
 
-def _bits_caption(bits: Sequence[tuple[str, int, WordBits]]) -> str:
-    """What the surprisals are, and which are bounds."""
+def _bits_caption(bits: Sequence[tuple[str, int, WordBits]], given: Collection[str]) -> str:
+    """What the surprisals are conditional on, and which are bounds."""
+    with_trees = ", ".join(name for name, _, _ in bits if name in given)
     bounds = ", ".join(name for name, _, one in bits if one.is_upper_bound)
+    trees = f" (of {with_trees}: and the constituents that end there in the file's tree, which has seen what follows)"
     return (
-        "Surprisal of every word given the words before it, in bits, all models on one scale. "
-        f"{f'Upper bounds, by a search that finds part of the probability: {bounds}. ' if bounds else ''}"
+        f"Surprisal of every word given the words before it{trees if with_trees else ''}, in bits, all models on one "
+        f"scale. {f'Upper bounds, by a search that finds part of the probability: {bounds}. ' if bounds else ''}"
         "An unknown word (*) is predicted as its class, which takes fewer bits than the word would."
     )
 

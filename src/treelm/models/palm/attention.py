@@ -32,7 +32,7 @@ class SpanAttended:
 
     outputs: Tensor  # (T, B, H)
     weights: Tensor  # (T, B, m) weights of spans of 1 to m tokens; all 0 where there is no span
-    log_weights: Tensor  # (T, B, m) -inf for spans that do not exist
+    log_weights: Tensor | None  # (T, B, m) -inf for spans that do not exist; None if the weights were given
 
 
 class RationalRNN(nn.Module):
@@ -145,17 +145,22 @@ class SpanAttention(nn.Module):
         scores = lengths if self.branching == "right" else lengths.flip(0)
         return scores.expand(*hidden.shape[:2], len(spans))
 
-    def forward(self, hidden: Tensor, before: Tensor, available: Tensor, *, dropout: float = 0.0) -> SpanAttended:
+    def forward(
+        self, hidden: Tensor, before: Tensor, available: Tensor, *, given: Tensor | None = None, dropout: float = 0.0
+    ) -> SpanAttended:
         """Attend from hidden (T, B, H), with the m states ``before`` (m, B, H).
 
-        ``available`` (T, B), 0 to m, says how many tokens spans may go back from each step.
+        ``available`` (T, B), 0 to m, says how many tokens spans may go back from each step. ``given`` (T, B, m)
+        replaces the weights.
         """
         spans = self.rational(torch.cat([before, hidden]), len(before))
-        log_weights = masked_log_softmax(self.scores(hidden, spans), available)
-        weights = log_weights.exp()
-        context = locked_dropout(weighted_sum(weights, spans), dropout, training=self.training)
+        log_weights = None
+        if given is None:
+            log_weights = masked_log_softmax(self.scores(hidden, spans), available)
+            given = log_weights.exp()
+        context = locked_dropout(weighted_sum(given, spans), dropout, training=self.training)
         outputs = self.residual(hidden, context, dropout)
-        return SpanAttended(outputs=outputs, weights=weights, log_weights=log_weights)
+        return SpanAttended(outputs=outputs, weights=given, log_weights=log_weights)
 
     @torch.no_grad()
     def chart(self, hidden: Tensor, longest: int) -> Tensor:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 from treelm.configs import Size, Weight, configuration, require
 from treelm.models.awd import AWDConfig
 
-Attention = Literal["learned", "right", "left"]
+Attention = Literal["learned", "right", "left", "given"]
+Objective = Literal["joint", "spans"]
 Initialisation = Literal["uniform", "released"]
 
 
@@ -20,7 +21,7 @@ class PaLMConfig(AWDConfig):
     code for the Penn Treebank. Raises ``InputError`` for values that make no network.
     """
 
-    retired: ClassVar[Mapping[str, Any]] = {"stop_at_end": False, "objective": "joint", "without_gold": "none"}
+    retired: ClassVar[Mapping[str, Any]] = {"stop_at_end": False, "without_gold": "none"}
     hidden_size: int = 1020
     """Size of the other layers."""
 
@@ -39,10 +40,12 @@ class PaLMConfig(AWDConfig):
     which has a range of its own."""
 
     attention: Attention = "learned"
-    """Source of the weights of spans: learned, or fixed scores m, m - 1, ..., 1 from the longest span to the shortest
-    (right) or the other way round (left)."""
+    """Source of the weights of spans: learned, by fixed scores m, m - 1, ..., 1 from the longest span to the
+    shortest (right) or the other way round (left), or the trees that come with the data (given)."""
     span_weight: Weight = 0.0
     """Weight of the cross-entropy to the spans that are gold constituents (lambda; 0.01 in PaLM-S)."""
+    objective: Objective = "joint"
+    """Loss that training minimises: words and, weighted, spans; or spans alone, to pretrain the attention."""
 
     def __post_init__(self) -> None:
         """Check values."""
@@ -55,6 +58,7 @@ class PaLMConfig(AWDConfig):
         require(self, "attention_layer", 1 <= self.attention_layer <= self.num_layers, f"1 to {self.num_layers}")
         if self.attention != "learned":
             require(self, "span_weight", self.span_weight == 0, f"0: attention = {self.attention!r} learns nothing")
+            require(self, "objective", self.objective == "joint", f"'joint': attention = {self.attention!r}")
 
     @property
     def context_size(self) -> int:
@@ -64,4 +68,4 @@ class PaLMConfig(AWDConfig):
     @property
     def is_supervised(self) -> bool:
         """Whether the training loss depends on gold trees."""
-        return self.span_weight > 0
+        return self.span_weight > 0 or self.objective == "spans"

@@ -23,7 +23,7 @@ from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.awd import AWDStreamLM
-from treelm.models.capabilities import Attention, ChecksCorpus, OwnMetrics, Parser
+from treelm.models.capabilities import Attention, ChecksCorpus, OwnMetrics, Parser, TreeConditioned, require
 from treelm.models.layers.attention import by_words
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.precision import to_host
@@ -36,7 +36,7 @@ from treelm.models.palm.attention import (
 )
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.plan import before_inputs, encode_with_trees, gold_spans
-from treelm.models.scores import Losses, SubwordAggregation
+from treelm.models.scores import Losses, SentenceScore, SubwordAggregation
 from treelm.models.stream_outputs import RecurrentState, StreamOutput
 from treelm.models.streams import Floats, first_tokens, inside_of
 from treelm.models.structures import BOUNDARY, SpanWeights, tokens_of_words
@@ -48,7 +48,7 @@ _LOOKED_AT = 1000  # sentences that are searched for constituents together
 _TREES = "give brackets or CoNLL-U"
 
 
-class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics):
+class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, TreeConditioned, ChecksCorpus, OwnMetrics):
     """Embedding, LSTM layers with span attention after one of them, softmax over the tied embedding.
 
     What is carried from segment to segment is the state of every layer, the last m states that spans are made of
@@ -62,7 +62,12 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
     def __init__(self, config: PaLMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
         super().__init__(config, vocabulary=vocabulary, labels=labels)
-        self.reads_constituents = config.is_supervised
+        if self.is_given_trees:
+            given = 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'
+            self.unavailable |= {Parser: given, Attention: given}
+        else:
+            self.unavailable[TreeConditioned] = "this run needs no trees"
+        self.reads_constituents = config.is_supervised or config.attention == "given"
         self.stack = self.lstm_stack()
         self._modules["attention"] = SpanAttention(
             config.sizes[config.attention_layer],
@@ -109,8 +114,13 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
         """Read tokens (T, B). In training, all dropouts draw new masks.
 
         ``structure`` has ``span_weights`` (T, B, m), of the spans of 1 to m tokens that end just before the input of
-        each step.
+        each step. Raises ``InputError`` with ``attention = "given"``: only ``losses`` and ``score_given`` know trees.
         """
+        self.require_words()
+        return self._read(inputs, carried, mask, None)
+
+    def _read(self, inputs: Tensor, carried: RecurrentState, mask: Tensor | None, gold: Tensor | None) -> StreamOutput:
+        """``forward``, where ``gold`` (T, B, m) are the constituents that end before each step, if they are known."""
         config = self.config
         following: RecurrentState = {}
         structure: dict[str, Tensor] = {}
@@ -123,26 +133,29 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
                 raw.append(outputs)
                 units = self.stack.drop_after(index, outputs)
                 if index == config.attention_layer - 1:
-                    units, state, structure = self._attend(units, carried)
+                    units, state, structure = self._attend(units, carried, gold)
                     following.update(state)
             penalties = self.penalties(units, raw[-1], mask)
         return StreamOutput(
             outputs=units, carried=following, regularisers=penalties, structure=structure, below=raw[:-1]
         )
 
-    def _attend(self, hidden: Tensor, carried: RecurrentState) -> tuple[Tensor, RecurrentState, dict[str, Tensor]]:
+    def _attend(
+        self, hidden: Tensor, carried: RecurrentState, gold: Tensor | None
+    ) -> tuple[Tensor, RecurrentState, dict[str, Tensor]]:
         """The attention from hidden states (T, B, H): its outputs, its part of the next state, and the structure."""
         config = self.config
         before = carried["context"].transpose(0, 1)
         available, reach = count_available(carried["reach"], len(hidden), config.max_span)
+        given = None
+        if config.attention == "given" and gold is not None:
+            given = given_weights(gold, available, hidden.dtype)
         rate = config.layer_dropout if config.attention_layer < config.num_layers else config.output_dropout
-        attended = self.span_attention(hidden, before, available, dropout=rate)
+        attended = self.span_attention(hidden, before, available, given=given, dropout=rate)
         context = torch.cat([before, hidden])[-config.max_span :].transpose(0, 1)
-        structure = {
-            "span_weights": attended.weights,
-            "span_log_weights": attended.log_weights,
-            "available": available,
-        }
+        structure = {"span_weights": attended.weights, "available": available}
+        if attended.log_weights is not None:
+            structure["span_log_weights"] = attended.log_weights
         return attended.outputs, {"context": context, "reach": reach}, structure
 
     # With trees.
@@ -150,10 +163,11 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Raise ``InputError`` for text where trees are needed, and for trees from which the attention cannot learn."""
         config, where = self.config, corpus.name(0) if len(corpus) else None
-        if not (config.is_supervised and trains):
-            return
-        if not corpus.prepared.has_trees:
+        is_taught = config.is_supervised and (trains or config.objective == "spans")
+        if (is_taught or self.is_given_trees) and not corpus.prepared.has_trees:
             raise InputError("a sentence without a tree", where=where, remedy=_TREES)
+        if not is_taught:
+            return
         for start in range(0, len(corpus), _LOOKED_AT):
             batch = corpus.batch(range(start, min(start + _LOOKED_AT, len(corpus))))
             spans = non_trivial_spans(batch, corpus.vocabulary.ends_word)
@@ -163,6 +177,21 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
         remedy = "give trees with constituents, raise max_span, or set span_weight = 0"
         raise InputError(found, where=where, remedy=remedy)
 
+    @property
+    def is_given_trees(self) -> bool:
+        """Whether the weights of spans are those of given trees."""
+        return self.config.attention == "given"
+
+    @torch.no_grad()
+    def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
+        """Score as ``score`` does, with attention to the constituents of the sentences' trees."""
+        exact, scores = self.exact(), []
+        for batch in encode_with_trees(sentences, self.vocabulary):
+            inputs, targets, mask = exact.pad(batch)
+            gold = exact._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
+            scores += exact.scores_of(batch, exact._read(inputs, exact.init_state(len(batch)), mask, gold), targets)
+        return scores
+
     @torch.no_grad()
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
         """Cross-entropies to the available gold spans in nats, means over the steps before which one ends.
@@ -170,6 +199,8 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
         They are that of the attention, that of equal weights for all available spans, and the least possible one, which
         is above 0 because several gold spans may end before a step. Sentences are read by themselves.
         """
+        if self.is_given_trees:
+            return {}
         exact, sums, num_places = self.exact(), np.zeros(3), 0
         for batch in encode_with_trees(sentences, self.vocabulary):
             reading, gold, _, _, seen = exact._read_with_end(batch)
@@ -192,13 +223,30 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
         inputs, targets = self._with_end(inputs), self._with_end(targets)
         seen, inside = np.insert(inside, 0, True, 0), np.insert(inside, len(inside), False, 0)
         gold = self._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
-        reading = self.forward(inputs, self.init_state(len(batch)), mask=to_device(inside, inputs.device))
+        reading = self._read(inputs, self.init_state(len(batch)), to_device(inside, inputs.device), gold)
         return reading, gold, targets, inside, to_device(seen, inputs.device)
+
+    def read_segment(self, batch: StreamBatch, carried: RecurrentState | None) -> StreamOutput:
+        """Read a segment as every stream model does, with given attention to the constituents of the batch."""
+        if not self.is_given_trees:
+            return super().read_segment(batch, carried)
+        return self._read_with_trees(batch, carried)[0]
+
+    def _read_with_trees(
+        self, batch: StreamBatch, carried: RecurrentState | None
+    ) -> tuple[StreamOutput, Tensor, Tensor | None]:
+        """The outputs for a segment, its gold spans (T, B, m), and its mask."""
+        inputs = self._tensor(batch.inputs)
+        mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
+        if batch.constituents is None:
+            raise InputError("a stream without trees", where=batch.names[0], remedy=_TREES)
+        gold = self._gold(batch.constituents, inputs)
+        return self._read(inputs, self._continued(batch, carried), mask, gold), gold, mask
 
     # Losses.
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """The losses of every stream model; with ``span_weight`` they depend on trees."""
+        """The losses of every stream model; with ``span_weight`` or given attention they depend on trees."""
         if not self._losses_need_trees and (batch.actions is None or not self.reads_constituents):
             return super().losses(batch)
         reading, gold, targets, inside, seen = self._read_with_end(batch)
@@ -207,14 +255,11 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
         return self._with_spans(losses, reading, gold, seen)
 
     def stream_losses(self, batch: StreamBatch, carried: RecurrentState | None) -> tuple[Losses, RecurrentState]:
-        """The losses of every stream model; with ``span_weight`` they depend on constituents."""
+        """The losses of every stream model; with ``span_weight`` or given attention they depend on constituents."""
         if batch.constituents is None and not self._losses_need_trees:
             return super().stream_losses(batch, carried)
-        if batch.constituents is None:
-            raise InputError("a stream without trees", where=batch.names[0], remedy=_TREES)
-        reading, targets = self.read_segment(batch, carried), self._tensor(batch.targets)
-        gold, num_words = self._gold(batch.constituents, targets), batch.num_words + batch.num_sentences
-        mask = None if batch.mask is None else to_device(batch.mask, targets.device)
+        reading, gold, mask = self._read_with_trees(batch, carried)
+        targets, num_words = self._tensor(batch.targets), batch.num_words + batch.num_sentences
         losses = self._losses(reading, targets, batch.mask, num_words=num_words, num_sentences=batch.num_sentences)
         losses = self._with_spans(losses, reading, gold, mask)
         return losses, {name: tensor.detach() for name, tensor in reading.carried.items()}
@@ -222,7 +267,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
     @property
     def _losses_need_trees(self) -> bool:
         """Whether losses need trees. In evaluation, a model that was trained with trees does not."""
-        return self.training and self.config.is_supervised
+        return self.is_given_trees or (self.training and self.config.is_supervised)
 
     def _gold(self, constituents: NDArray[np.int64], inputs: Tensor) -> Tensor:
         shape = (*inputs.shape, self.config.max_span)
@@ -231,14 +276,18 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
     def _with_spans(self, losses: Losses, reading: StreamOutput, gold: Tensor, mask: Tensor | None) -> Losses:
         """The losses of words with the term ``spans``, if the attention learns from trees.
 
-        The term counts in training only: in evaluation the total is the loss of words.
+        With the joint objective the term counts in training only: in evaluation the total is the loss of words.
         """
         config, structure = self.config, reading.structure
         if not config.is_supervised:
             return losses
         log_weights, available = structure["span_log_weights"], structure["available"]
         loss = span_cross_entropy(log_weights, available, gold, mask)
-        total = losses.total + config.span_weight * loss.sum if self.training else losses.total
+        total = losses.total
+        if config.objective == "spans":
+            total = loss.sum
+        elif self.training:
+            total = total + config.span_weight * loss.sum
         return replace(losses, terms={**losses.terms, "spans": loss}, total=total)
 
     def _with_end(self, tokens: Tensor) -> Tensor:
@@ -248,8 +297,10 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
     # Trees.
 
     @torch.no_grad()
-    def structure(self, words: Sequence[str]) -> SpanWeights:
-        """The attention over the spans of a sentence, read from the zero state."""
+    def structure(self, words: Sequence[str]) -> SpanWeights | None:
+        """The attention over the spans of a sentence, read from the zero state; None if it is given by trees."""
+        if self.is_given_trees:
+            return None
         names, _ = tokens_of_words(words, self.vocabulary)
         exact, tokens = self.exact(), encode_words([words], self.vocabulary).tokens
         inputs = torch.tensor([self.end, *tokens.tolist(), self.end], device=self.embedding.device)[:, None]
@@ -265,6 +316,7 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
     def _attention(self, words: Sequence[str]) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
         """The weights of the spans that begin with each word and end before the word that attends to them."""
         found, tokens = self.structure(words), encode_words([words], self.vocabulary).tokens
+        assert found is not None
         weights = np.zeros((1, len(found.weights), len(found.weights)))
         for step, row in enumerate(found.weights):
             weights[0, step, :step] = row
@@ -275,8 +327,9 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
         """The score of every span of each sentence: (n, n), of words i to j, both included; -inf where i > j.
 
         The score of a span is that at the step after it; the step after the last word reads the end token. Spans may
-        be longer than in training.
+        be longer than in training. Raises ``InputError`` if the attention is given by trees.
         """
+        require(self, Parser)
         sentences, exact = words_of_each(sentences), self.exact()
         found: list[NDArray[np.float64]] = [np.zeros((0, 0))] * len(sentences)
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
@@ -300,7 +353,10 @@ class PaLM(AWDStreamLM[PaLMConfig], Parser, Attention, ChecksCorpus, OwnMetrics)
         return units
 
     def _parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """Binary trees, greedily by the scores of right parts (Eq. 4); constituents have the label X."""
+        """Binary trees, greedily by the scores of right parts (Eq. 4); constituents have the label X.
+
+        Raises ``InputError`` if the attention is given by trees.
+        """
         scores = self.span_scores(sentences)
         return [tree_from_span_scores(words, values) for words, values in zip(sentences, scores, strict=True)]
 
