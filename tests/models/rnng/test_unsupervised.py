@@ -17,7 +17,10 @@ from tests.models.layers.binary_trees import binary_trees, spans_of_trees
 from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.plain_unsupervised import all_trees, bound
 from tests.models.rnng.worlds import Tokens, as_batch, random_tree
-from tests.models.search.exhaustive import assert_narrow_beam_is_that_of_the_definition
+from tests.models.search.exhaustive import (
+    assert_bits_are_those_of_what_is_pruned,
+    assert_narrow_beam_is_that_of_the_definition,
+)
 from tests.systems import small_recipe
 from tests.training.fitting import fit
 from tests.training.treebanks import write_treebank
@@ -232,6 +235,7 @@ def test_a_narrow_beam_is_the_one_of_the_definition(composition: str, beams: tup
     model = build(Tokens(9, 2), seed=3, composition=composition, max_open=6, max_consecutive=4).eval()
     sentences = [[3, 1, 4, 8], [0, 1, 5], [6], [5, 1, 0, 5, 7, 2, 6]]
     assert_narrow_beam_is_that_of_the_definition(model, PlainRNNG(model), sentences, *beams)
+    assert_bits_are_those_of_what_is_pruned(model, PlainRNNG(model), sentences[:3], *beams, 4.0)
 
 
 @pytest.mark.parametrize("seed", [2, 9, 11, 13])  # of twenty, some whose beams end early without groups

@@ -14,6 +14,7 @@ from treelm.models.search.model import GenerativeParser
 from treelm.models.search.sentences import SentenceResult, search_all
 
 EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
+SIZES = ("action_beam", "word_beam", "fast_track", "threshold")
 
 
 def read_aloud(model: GenerativeParser, actions: Sequence[int], tokens: Sequence[int]) -> float:
@@ -52,6 +53,7 @@ def assert_all_derivations_are_found(model: GenerativeParser, plain: Plain, long
         assert result.log_masses == pytest.approx(prefixes, abs=1e-9)
         assert result.log_prob == pytest.approx(log_sum(trees.values()), abs=1e-9)
         assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(trees, abs=1e-9)
+        assert not np.any([result.metrics["beam_loss_bits"], result.metrics["beam_bound_bits"]])
     finished = log_sum(score for trees in everything.trees.values() for score in trees.values())
     assert float(np.exp(finished) + np.exp(log_sum(everything.unfinished))) == pytest.approx(1.0, abs=1e-9)
     found = model.probability_mass()
@@ -75,3 +77,14 @@ def assert_narrow_beam_is_that_of_the_definition(
         masses, finished = plain_beam(plain, list(tokens), action_beam, word_beam, fast_track)
         assert result.log_masses == pytest.approx(masses, abs=1e-9)
         assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
+
+
+def assert_bits_are_those_of_what_is_pruned(
+    model: GenerativeParser, plain: Plain, sentences: Sequence[Sequence[int]], *beam: float
+) -> None:
+    """What tokens have lost, and the bounds, for an action beam, a word beam, a fast track and a threshold."""
+    for tokens, result in zip(sentences, run(model, sentences, **dict(zip(SIZES, beam, strict=True))), strict=True):
+        bits = list[tuple[float, float]]()
+        plain_beam(plain, list(tokens), *map(int, beam[:3]), beam[3], bits)
+        found = [result.metrics[name] for name in ("beam_loss_bits", "beam_bound_bits")]
+        np.testing.assert_allclose(np.array(found).T, bits, rtol=1e-9)

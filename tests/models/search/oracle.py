@@ -98,6 +98,21 @@ def group_of(plain: Plain, state: State) -> int:
 Candidate = tuple[float, State, tuple[int, ...]]
 
 
+@dataclass
+class Pruned:
+    """Scores of what the search for one token has pruned."""
+
+    others: list[float] = field(default_factory=list)  # that were neither SHIFTs nor ends
+    goals: list[float] = field(default_factory=list)  # without the token
+    words: list[float] = field(default_factory=list)  # by the word beam, with the token
+
+    def bits(self, before: float, after: float, earlier: list[float]) -> tuple[float, float]:
+        """``beam_loss_bits`` and ``beam_bound_bits``, from the masses before and after and what was pruned before."""
+        loss = math.log1p(math.exp(log_sum(self.words) - after)) - math.log1p(-math.exp(log_sum(self.others) - before))
+        lost = log_sum([*earlier, *self.others, *self.goals, *self.words])
+        return loss / math.log(2), math.log1p(math.exp(lost - after)) / math.log(2)
+
+
 @torch.no_grad()
 def plain_beam(
     plain: Plain,
@@ -106,13 +121,23 @@ def plain_beam(
     word_beam: int,
     fast_track: int,
     threshold: float = math.inf,
+    bits: list[tuple[float, float]] | None = None,
 ) -> tuple[list[float], list[Candidate]]:
-    """M_i of every token, and the complete analyses, best first."""
+    """M_i of every token, and the complete analyses, best first.
+
+    To ``bits`` are added what each token has lost and the bound of what all have lost. They are those of a search with
+    a threshold: without one, nothing is pruned here for lying below the floor.
+    """
     masses: list[float] = []
+    earlier: list[float] = []
     beam: list[Candidate] = [(0.0, plain.initial(), ())]
     for token in tokens:
-        arrived = search_step(plain, beam, token, action_beam, word_beam, fast_track, threshold)
+        pruned, before = Pruned(), log_sum(score for score, _, _ in beam)
+        arrived = search_step(plain, beam, token, action_beam, word_beam, fast_track, threshold, pruned)
         masses.append(log_sum(score for score, _, _ in arrived))
+        if bits is not None:
+            bits.append(pruned.bits(before, masses[-1], earlier))
+        earlier += [*pruned.others, *pruned.goals, *pruned.words]
         beam = [(score, plain.apply(state, SHIFT, token), (*actions, SHIFT)) for score, state, actions in arrived]
     if plain.config.order == "top-down":  # closing is no choice
         action_beam, threshold = max(action_beam, word_beam), math.inf
@@ -141,8 +166,10 @@ def search_step(
     word_beam: int,
     fast_track: int,
     threshold: float = math.inf,
+    pruned: Pruned | None = None,
 ) -> list[Candidate]:
-    """The analyses that are about to shift the token, or to end (None)."""
+    """The analyses that are about to shift the token, or to end (None); adds all others to ``pruned``."""
+    pruned = pruned or Pruned()
     arrived: dict[int, list[Candidate]] = {}  # by group
     at_goal = list[float]()  # before the token
     while beam:
@@ -150,34 +177,45 @@ def search_step(
         for score, state, actions in beam:
             for action, log_prob in successors(plain, state):
                 is_goal = action == SHIFT if token is not None else ends(plain, state, action)
+                before = score + log_prob
                 if is_goal:
-                    at_goal.append(score + log_prob)
+                    at_goal.append(before)
                 if is_goal and token is not None:
                     log_prob += float(plain.word_log_probs(state)[token])
                 if is_goal or not (action == SHIFT or ends(plain, state, action)):
-                    candidates.append((score + log_prob, state, actions, action, is_goal))
+                    candidates.append((score + log_prob, state, actions, action, is_goal, before))
         if token is None:
             candidates = [one for one in candidates if leads_to_end(plain, one[1], one[3])]
         in_play = log_sum([*at_goal, *(one[0] for one in candidates if not one[4])])
+        before_pruning = candidates
         candidates = [one for one in candidates if one[4] or one[0] > in_play - threshold]
         candidates.sort(key=lambda one: -one[0])
-        stays = []
+        stays, survivors = [], []
         for group in sorted({group_of(plain, one[1]) for one in candidates}):
             of_group = [one for one in candidates if group_of(plain, one[1]) == group]
             top, goals = of_group[:action_beam], [one for one in of_group if one[4]]
             goals = goals[: max(fast_track, sum(one[4] for one in top))]
             own = arrived.setdefault(group, [])
-            own += [one[:3] for one in goals if one[0] > floor(own, word_beam, threshold)]
+            goals = [one for one in goals if one[0] > floor(own, word_beam, threshold)]
+            own += [one[:3] for one in goals]
+            survivors += goals
             stays += [one for one in top if not one[4]]
         beam = []
-        for s, state, acts, action, _ in stays:
+        for one in stays:
+            s, state, acts, action, _, _ = one
             groups = range(group_of(plain, state), num_groups(plain))
             if s > min(floor(arrived.get(group, []), word_beam, threshold) for group in groups):
                 beam.append((s, plain.apply(state, action), (*acts, action)))
+                survivors.append(one)
+        surviving = {id(one) for one in survivors}
+        for one in before_pruning:
+            if id(one) not in surviving:
+                (pruned.goals if one[4] else pruned.others).append(one[5])
     found = log_sum(score for of_group in arrived.values() for score, _, _ in of_group)
-    kept = [
-        one
-        for of_group in arrived.values()
-        for one in sorted((one for one in of_group if one[0] > found - threshold), key=lambda one: -one[0])[:word_beam]
-    ]
+    kept = []
+    for of_group in arrived.values():
+        of_group.sort(key=lambda one: -one[0])
+        high = [one[0] > found - threshold for one in of_group[:word_beam]].count(True)
+        kept += of_group[:high]
+        pruned.words += [one[0] for one in of_group[high:]]
     return sorted(kept, key=lambda one: -one[0])

@@ -8,7 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.models.search.exhaustive import EXHAUSTIVE, assert_narrow_beam_is_that_of_the_definition, run
+from tests.models.search.exhaustive import (
+    EXHAUSTIVE,
+    assert_bits_are_those_of_what_is_pruned,
+    assert_narrow_beam_is_that_of_the_definition,
+    run,
+)
 from tests.models.search.oracle import enumerate_all, log_sum
 from tests.models.search.toy import Toy
 from treelm.errors import InputError
@@ -48,6 +53,15 @@ def test_a_narrow_beam_is_the_one_of_the_definition(order: Order, beams: tuple[i
     toy = Toy(order, vocabulary_size=9, num_labels=3, max_open=4, max_labels=3)
     sentences = [[3, 1, 4, 1, 5], [2, 6], [5]]
     assert_narrow_beam_is_that_of_the_definition(toy, toy.config, sentences, *beams)
+
+
+@both_orders
+@pytest.mark.parametrize("beam", [(4, 2, 1, 1e6), (9, 5, 0, 3.0), (100, 3, 2, 2.0), (200, 200, 1, 14.0)], ids=str)
+def test_bits_are_those_of_what_is_pruned(order: Order, beam: tuple[int, int, int, float]) -> None:
+    """After many improbable words too, before which nothing or very little was pruned."""
+    toy = Toy(order, vocabulary_size=9)
+    rare = int(toy.config.word_logits.max(0).argmin())
+    assert_bits_are_those_of_what_is_pruned(toy, toy.config, [[3, 1, 4, 1, 5], [2, 6], [rare] * 8], *beam)
 
 
 @both_orders

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.models.rnng.worlds import Tokens
-from tests.models.search.exhaustive import assert_all_derivations_are_found
+from tests.models.search.exhaustive import assert_all_derivations_are_found, run
 from tests.models.search.same_on_device import assert_same_on_device, searching, waits_and_kernels
 from tests.models.transformer_grammar.plain_bottom_up import plain_of
 from tests.models.transformer_grammar.worlds import PLM, VARIANTS, build_grammar
@@ -58,6 +58,19 @@ def test_a_long_sentence_and_starts_of_documents() -> None:
     model = build_grammar(Tokens(12), 2, max_open=3, max_consecutive=2, num_layers=1, **PLM)
     sentence = np.random.default_rng(1).integers(0, 12, 25).tolist()
     assert_same_on_device(model, [sentence, sentence[:3]], action_beam=4, word_beam=2)
+
+
+def test_after_many_improbable_words_nothing_is_lost_if_nothing_was_pruned() -> None:
+    """Where a little was pruned long before, the search of the CPU reports the same."""
+    model = build_grammar(Tokens(40), 3, seed=5, num_layers=1, max_open=1, max_consecutive=1)
+    sentences = np.random.default_rng(0).integers(0, 40, (2, 12)).tolist()
+    for gpu in (False, True):
+        with searching(on_device=gpu):
+            for result in run(model, sentences, action_beam=1000, word_beam=1000):
+                assert result.log_masses[-1] < -40
+                assert not np.any([result.metrics["beam_loss_bits"], result.metrics["beam_bound_bits"]])
+    model = build_grammar(Tokens(40), 3, seed=5, num_layers=1, max_open=2, max_consecutive=2)
+    assert_same_on_device(model, sentences, action_beam=200, word_beam=200, threshold=16.0)
 
 
 @pytest.mark.parametrize("name", ["TG", "bottom-up"])

@@ -126,18 +126,17 @@ class WordSearch:
         arrives = self._admitted(chosen[:, stays.width :], shifted)
         arrives &= shifted > self._floor[:, None]
         inside = stays.flat(*np.nonzero(chosen[:, : stays.width]))
-        pruning.choose(rows[inside] // num_groups, values[inside], to_beat[::num_groups])
-        self._arrive(thisword, at_goal, layout, shifted, arrives)
+        arrived = self._arrive(thisword, at_goal, layout, shifted, arrives)
         # thisword: best without those at the goal.
         staying = chosen[:, : stays.width] & (padded > self._floor_of_successors()[:, None]) & self._open[:, None]
         index = stays.flat(*np.nonzero(staying))
+        numbers = layout.starts[rows] * width + places  # of the successors, row by row of ``others``
+        pruning.prune(arrived, numbers[index], numbers[inside], to_beat[::num_groups])
         if len(index) == 0:
             return thisword.take(index)
-        rows, places, values = rows[index], places[index], values[index]
-        pruning.go_on(rows // num_groups, values)
-        sources, actions = layout.flat(rows, places // width), places % width + 1
+        rows, values, (sources, actions) = rows[index], values[index], np.divmod(numbers[index], width)
         deficit = np.maximum(thisword.deficit[sources], in_play[rows] - values)
-        return replace(self._machine.apply(thisword, sources, actions, values), deficit=deficit)
+        return replace(self._machine.apply(thisword, sources, actions + 1, values), deficit=deficit)
 
     def _laid_out(self, thisword: Analyses) -> tuple[Analyses, Layout]:
         """The analyses in the order of rows, and where each of them stands in its row."""
@@ -186,13 +185,15 @@ class WordSearch:
         lowest: Floats = np.minimum.accumulate(floors[:, ::-1], 1)[:, ::-1].ravel()
         return lowest
 
-    def _arrive(self, thisword: Analyses, at_goal: Floats, layout: Layout, scores: Floats, arrives: Bools) -> None:
-        """Add the analyses that arrive, a mask like ``scores`` (rows, width), to ``nextword``."""
+    def _arrive(self, thisword: Analyses, at_goal: Floats, layout: Layout, scores: Floats, arrives: Bools) -> Ints:
+        """Add the analyses that arrive, a mask like ``scores`` (rows, width), to ``nextword``.
+
+        Returns their numbers.
+        """
         rows, columns = np.nonzero(arrives)
         source = layout.flat(rows, columns)
-        self._pruning.arrive(thisword.sentence[source], at_goal[source])
         if len(source) == 0:
-            return
+            return source
         self._nextword.append(
             Arrivals(
                 sentence=thisword.sentence[source],
@@ -204,6 +205,7 @@ class WordSearch:
             )
         )
         self._raise_floor(scores, arrives)
+        return source
 
     def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
         scores = np.concatenate([self._top_scores, np.where(arrives, scores, -np.inf)], 1)
@@ -239,7 +241,8 @@ class Beam:
         found = log_sums(candidates.sentence, candidates.score, self.num_sentences)
         deficit = found[candidates.sentence] - candidates.score
         candidates = replace(candidates, deficit=np.maximum(candidates.deficit, deficit))
-        kept = self._best_of(candidates.take(deficit < self._sizes.threshold))
+        keeps = self._among_best(candidates) & (deficit < self._sizes.threshold)
+        kept, others = candidates.take(keeps), candidates.take(~keeps)
         num_open = self.machine.num_open(kept.top)
         since = self.machine.histories.count_since(kept.history, SHIFT, self.machine.num_closed)
         metrics = token_metrics(kept.sentence, kept.score, num_open, since, self.num_sentences)
@@ -247,13 +250,15 @@ class Beam:
             self.analyses = joined([self.analyses, self.machine.shift(kept, tokens[kept.sentence])])
         attention = mean_attention(self.machine.attention, kept.sentence, kept.score, self.num_sentences)
         self.analyses = self.analyses.renumbered(*self.machine.collect([self.analyses.top], [self.analyses.history]))
-        near = self.pruning.near(candidates, found)
-        return replace(metrics, attention=attention, **self.pruning.finish(near, kept, found, metrics.log_mass))
+        near, cut = self.pruning.near(others, found), log_sums(others.sentence, others.score, self.num_sentences)
+        return replace(metrics, attention=attention, **self.pruning.finish(near, kept, cut, metrics.log_mass))
 
-    def _best_of(self, candidates: Arrivals) -> Arrivals:
-        """The best candidates, as many of each group as the word beam holds."""
+    def _among_best(self, candidates: Arrivals) -> Bools:
+        """Mark the best candidates, as many of each group as the word beam holds."""
         order, layout = by_groups(self.machine, candidates, self.num_sentences)
-        return candidates.take(np.sort(order[layout.column < self._sizes.word_beam]))
+        marks = np.empty(len(order), np.bool_)
+        marks[order] = layout.column < self._sizes.word_beam
+        return marks
 
     def next_token_log_mass(self) -> Tensor:
         """Lower bounds of log p(words so far, next token): float64 (sentences, V + 1), the end in the last column.
@@ -309,7 +314,7 @@ class Beam:
         """Search for the best ways to FINISH."""
         search = self.word_search(self, Goal(finish=True), self._sizes.word_beam)
         candidates, self.analyses = search.run(analyses, self.analyses)
-        candidates = self._best_of(candidates)
+        candidates = candidates.take(self._among_best(candidates))
         finish = np.full(len(candidates), self.machine.num_actions - 1)
         history = self.machine.histories.append(candidates.history, finish)
         return self.ended([(candidates.sentence, candidates.score, history)])

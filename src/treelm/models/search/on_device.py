@@ -282,7 +282,7 @@ class _WordSearch:
         self._floor = self._top_scores[:, 0]
         self.before = slots.score.logsumexp(1)
         self._all = torch.where(self.before > -torch.inf, self.before, 0.0)
-        self.at_goal = self.arrived = self.dropped = self.overflowed = self.num_actions = zero
+        self._at_goal = self.not_arrived = self.dropped = self.overflowed = self.num_actions = zero
         self.steps: list[_Step] = []
 
     def run(self) -> None:
@@ -292,16 +292,9 @@ class _WordSearch:
             slots = self._step(slots)
             (going,) = self._row_counts((slots.score > -torch.inf).sum()[None], slots.score.numel())
 
-    def found(self, narrow: float) -> tuple[Tensor, Tensor]:
-        """log of the sum of all that arrived (S,), and the share of it within ``narrow`` nats of that sum (S,)."""
-        scores = torch.cat([step.scores for step in self.steps], 1)
-        found = scores.logsumexp(1)
-        below = found[:, None] - scores
-        return found, torch.where(below < narrow, (-below).exp(), 0.0).sum(1)
-
     def _shares(self, scores: Tensor) -> Tensor:
         total = self._all.view(-1, *[1] * (scores.dim() - 1))
-        return (scores - total).clamp_(min=LEAST).exp_()
+        return (scores - total).exp_()
 
     def _by_group(self, values: Tensor, groups: Tensor) -> Tensor:
         """(S, W, ...) -> (S * G, W * ...): a row for each group, -inf for analyses of other groups."""
@@ -325,18 +318,17 @@ class _WordSearch:
         if machine.ends_by_closing:
             others[..., 0].masked_fill_(machine.num_open(slots.top) == 1, -torch.inf)
         # What is in play.
-        shares = self._shares(others)
-        in_search = shares.sum((1, 2))
-        self.dropped = self.dropped + in_search
-        self.at_goal = self.at_goal + self._shares(at_goal).sum(1)
-        share = (in_search + self.at_goal).clamp(min=np.exp(LEAST))
+        shares, goal_shares = self._shares(others), self._shares(at_goal)
+        self._at_goal = self._at_goal + goal_shares.sum(1)
+        share = (shares.sum((1, 2)) + self._at_goal).clamp(min=np.exp(LEAST))
         in_play = self._all + share.log()
         # The k best of the others in each row, among those that could still be kept.
         to_beat = self._floor_of_successors()
         least = torch.maximum(to_beat, (in_play - sizes.threshold).repeat_interleave(machine.num_groups))
         rows = self._by_group(others, groups)
         rows = rows.where(rows > least[:, None], -torch.inf)
-        places = chosen_places(_best(rows, sizes.action_beam), sizes.action_beam)
+        best = _best(rows, sizes.action_beam)
+        places = chosen_places(best, sizes.action_beam)
         values = rows.gather(1, places)
         # best: the k best of both. shifted: those of them at the goal, and the k_s best at the goal.
         shifted = self._scores_at_goal(slots, at_goal, groups)
@@ -344,29 +336,28 @@ class _WordSearch:
         arrives = chosen[:, values.shape[1] :] | _best(shifted, sizes.fast_track)
         shifted = shifted.where(arrives & (shifted > self._floor[:, None]), -torch.inf)
         inside = chosen[:, : values.shape[1]]
-        if np.isfinite(self._narrow):
-            least = torch.maximum(to_beat.view(len(in_play), -1)[:, 0], in_play - self._narrow)
-            wanted = (shares * (others > least[:, None, None])).sum((1, 2))
-            near = self._by_sentence(values.where(inside, -torch.inf))
-            missing = wanted - (self._shares(near) * (near > least[:, None])).sum(1)
-            self.overflowed = self.overflowed + missing.clamp(min=0) / share
         scores = shifted.view(len(in_play), machine.num_groups, -1).amax(1)
         self._raise_floor(shifted)
-        self.arrived = self.arrived + self._counted(at_goal, scores > -torch.inf)
-        values = values.where(inside & (values > self._floor_of_successors()[:, None]), -torch.inf)
-        values, places = self._by_sentence(values), self._by_sentence(places)
-        self.dropped = self.dropped - self._counted(values, values > -torch.inf)
+        staying = inside & (values > self._floor_of_successors()[:, None])
+        values, places, inside, staying = map(self._by_sentence, (values, places, inside, staying))
+        # What is pruned: the others outside the k best, those of the k best that do not stay, and what does not arrive.
+        outside = shares.flatten(1).masked_fill_(best.view(len(in_play), machine.num_groups, -1).any(1), 0.0)
+        of_best, arrived = self._shares(values), scores > -torch.inf
+        self.dropped = self.dropped + outside.sum(1) + of_best.masked_fill(staying, 0.0).sum(1)
+        self.not_arrived = self.not_arrived + goal_shares.masked_fill_(arrived, 0.0).sum(1)
+        self.num_actions = self.num_actions + arrived.sum(1) + staying.sum(1)
+        if np.isfinite(self._narrow):
+            least = torch.maximum(to_beat.view(len(in_play), -1)[:, 0], in_play - self._narrow)[:, None]
+            overflowed = (outside * (others.flatten(1) > least)).sum(1)
+            overflowed += (of_best * (~inside & (values > least))).sum(1)
+            self.overflowed = self.overflowed + overflowed / share
+        values = values.where(staying, -torch.inf)
         width = others.shape[2]
-        sources, actions = places // width, torch.where(values > -torch.inf, places % width + 1, -1)
+        sources, actions = places // width, torch.where(staying, places % width + 1, -1)
         deficit = torch.maximum(slots.deficit.gather(1, sources), in_play[:, None] - values)
         self.steps.append(_Step(scores, at_goal, slots, sources, actions))
         tops = machine.apply(slots.top.gather(1, sources).flatten(), actions.flatten(), self._row_counts)
         return Slots(values, tops.view_as(values), deficit)
-
-    def _counted(self, scores: Tensor, present: Tensor) -> Tensor:
-        """The sum of the shares of those present (S,); adds their number to ``num_actions``."""
-        self.num_actions = self.num_actions + present.sum(1)
-        return (self._shares(scores) * present).sum(1)
 
     def _scores_at_goal(self, slots: Slots, at_goal: Tensor, groups: Tensor) -> Tensor:
         """Scores at the goal (S * G, W); -inf for those that are at or below the floor even without the token."""
@@ -399,11 +390,14 @@ class _Kept(NamedTuple):
     before: Tensor
     actions: Tensor  # (S, K, steps - 1) since the word before, -1 after the last
     source: Tensor  # (S, K) their places among the analyses with which the search began
+    found: Tensor  # (S,) log of the sum of all that arrived
+    others: Tensor  # (S, N) scores of what arrived and is not kept, -inf elsewhere
 
     @classmethod
-    def of(cls, search: _WordSearch, machine: DeviceMachine, word_beam: int, found: Tensor, threshold: float) -> _Kept:
-        """The best of what arrived in each group, less than ``threshold`` nats below the sum of all (``found``)."""
+    def of(cls, search: _WordSearch, machine: DeviceMachine, word_beam: int, threshold: float) -> _Kept:
+        """The best of what arrived in each group, less than ``threshold`` nats below the sum of all."""
         score = torch.cat([step.scores for step in search.steps], 1)
+        found = score.logsumexp(1)
         top = torch.cat([step.slots.top for step in search.steps], 1)
         below = found[:, None] - score
         order = score.where(below < threshold, -torch.inf).sort(dim=1, descending=True, stable=True)
@@ -419,8 +413,10 @@ class _Kept(NamedTuple):
         links = [(step.source, step.action) for step in search.steps[:-1]]
         actions, source = traced(places, [step.scores.shape[1] for step in search.steps], links)
         before = torch.cat([step.before for step in search.steps], 1).gather(1, places)
-        slots = Slots(possible, top.gather(1, places).where(possible > -torch.inf, 0), deficit)
-        return cls(slots, before, actions, source)
+        is_kept = possible > -torch.inf
+        slots = Slots(possible, top.gather(1, places).where(is_kept, 0), deficit)
+        others = score.scatter(1, places, score.gather(1, places).masked_fill(is_kept, -torch.inf))
+        return cls(slots, before, actions, source, found, others)
 
 
 class DeviceSearch(ABC, Generic[AnyPlaces]):
@@ -524,12 +520,13 @@ class DeviceBeam(DeviceSearch[Slots]):
         def compute() -> list[Tensor]:
             search = _WordSearch(self, self._slots, wanted, self._reading, self.settings.beam.word_beam)
             search.run()
-            found, near = search.found(self.pruning.narrow)
-            kept = _Kept.of(search, machine, self.settings.beam.word_beam, found, threshold)
+            kept = _Kept.of(search, machine, self.settings.beam.word_beam, threshold)
             needed, depth = machine.reachable(kept.slots.top)
             left[:] = kept, needed
-            sums = [search.before, search.at_goal, search.arrived, search.dropped]
-            sums += [search.overflowed, search.num_actions, near, found]
+            below = kept.found[:, None] - kept.others
+            near = torch.where(below < self.pruning.narrow, (-below).exp(), 0.0).sum(1)
+            sums = [search.before, search.not_arrived, search.dropped, search.overflowed, search.num_actions]
+            sums += [near, kept.others.logsumexp(1)]
             since = (kept.actions >= 0).sum(2), machine.num_closed[kept.actions].sum(2)
             kept_ones = [kept.slots.score, kept.slots.deficit, kept.before, machine.num_open(kept.slots.top), *since]
             return [needed[-1], depth, torch.stack(sums), torch.stack([one.double() for one in kept_ones])]
@@ -541,14 +538,14 @@ class DeviceBeam(DeviceSearch[Slots]):
         return self._metrics(sums, kept_ones)
 
     def _metrics(self, sums: NDArray[Any], kept: NDArray[Any]) -> TokenMetrics:
-        *of_token, near, found = sums
+        *of_token, near, cut = sums
         self.pruning.take_over(*of_token)
         sentence, place = np.nonzero(kept[0] > -np.inf)
         score, deficit, before, num_open, *since = kept[:, sentence, place]
         metrics = token_metrics(sentence, score, num_open, (since[0], since[1]), self.num_sentences)
         arrivals = Arrivals(sentence, score, deficit, sentence, sentence, before)
         metrics = self._with_attention(metrics, sentence, score)
-        return replace(metrics, **self.pruning.finish(near, arrivals, found, metrics.log_mass))
+        return replace(metrics, **self.pruning.finish(near, arrivals, cut, metrics.log_mass))
 
     def _end(self, slots: Slots) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         score, last, source = self._close(slots) if self.machine.ends_by_closing else self._finish(slots)
@@ -575,6 +572,6 @@ class DeviceBeam(DeviceSearch[Slots]):
         word_beam = self.settings.beam.word_beam
         search = _WordSearch(self, slots, None, self._ending, word_beam)
         search.run()
-        kept = _Kept.of(search, self.machine, word_beam, search.found(np.inf)[0], np.inf)
+        kept = _Kept.of(search, self.machine, word_beam, np.inf)
         finish = torch.where(kept.slots.score > -torch.inf, self.machine.num_actions - 1, -1)[..., None]
         return kept.slots.score, torch.cat([kept.actions, finish], 2).to(torch.int16), kept.source

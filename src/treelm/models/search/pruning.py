@@ -4,17 +4,19 @@ All are shares of the probability with which the search for one token begins, su
 that they do not depend on the rest of the batch. Scores of analyses are log probabilities in nats.
 
 For example, a search begins with analyses of probability 0.06 and 0.04, so a share of 1 is 0.1. Before the probability
-of the token is counted, their successors at the goal have 0.04 and 0.03 (``at_goal`` is 0.7), all others 0.02 and 0.01.
-If the first one arrives (``arrived`` is 0.4), and of the others the first one stays in search, the second one is pruned
-(``dropped`` is 0.1). The next step counts the successors of the one that stays, and so on.
+of the token is counted, their successors at the goal have 0.04 and 0.03, all others 0.02 and 0.01. If the first one at
+the goal arrives, the second one is pruned (``not_arrived`` is 0.3); if of the others the first one stays in search, the
+second one is pruned (``dropped`` is 0.1). The next step counts the successors of the one that stays, and so on.
 
 >>> statistics, both, first = PruningStatistics(SearchConfig(), 1), np.array([0, 0]), np.array([0])
 >>> statistics.begin(both, np.log([0.06, 0.04]))
 >>> in_play = statistics.expand(both, np.log([[0.02], [0.01]]), np.log([0.04, 0.03]))
->>> statistics.arrive(first, np.log([0.04]))
->>> statistics.go_on(first, np.log([0.02]))
->>> [float(share.round(3)[0]) for share in (statistics._at_goal, statistics._arrived, statistics._dropped)]
-[0.7, 0.4, 0.1]
+>>> statistics.prune(arrived=first, going=first, chosen=first, floor=np.array([-np.inf]))
+>>> [float(share.round(3)[0]) for share in (statistics._not_arrived, statistics._dropped)]
+[0.3, 0.1]
+
+What is pruned is summed directly. As the difference of all successors and those that are kept, it would have a rounding
+error of 1e-16, which is much of the probability of a sentence after a few improbable words.
 
 A "narrower search" is the same search with a threshold that is smaller by ``NARROWER``. An adaptive beam contains it:
 its analyses are those whose deficits stay below the smaller threshold. If both find nearly the same probability, the
@@ -37,7 +39,7 @@ MOST_OVERFLOW = 0.02
 """The share of a token's mass that may be lost because the beam is full; with more lost, the beam does not contain the
 narrower search."""
 LEAST = -700.0
-"""A log share that is as good as zero, and whose exponential is still a normal number, which is computed faster."""
+"""The log of the least share that can be in play."""
 
 
 class PruningStatistics:
@@ -61,7 +63,7 @@ class PruningStatistics:
         total = log_sums(sentence, score, self._num_sentences)
         self._before, self._all = total, np.where(np.isfinite(total), total, 0.0)
         nothing: Floats = np.zeros(self._num_sentences)
-        self._at_goal = self._arrived = self._dropped = self._overflowed = self._num_actions = nothing
+        self._at_goal = self._not_arrived = self._dropped = self._overflowed = self._num_actions = nothing
 
     def expand(self, sentence: Ints, others: Floats, at_goal: Floats) -> Floats:
         """Count all successors before any is pruned: scores of those that stay in search (n, m), and at the goal (n,).
@@ -69,69 +71,58 @@ class PruningStatistics:
         Returns what is in play (sentences,): log of the probability in search and of all that has been at the goal.
         """
         self._sentence, self._others = sentence, others
-        self._shares = others - self._all[sentence, None]
-        np.exp(np.maximum(self._shares, LEAST, out=self._shares), out=self._shares)
-        in_search = np.bincount(sentence, self._shares.sum(1), self._num_sentences)
-        self._dropped = self._dropped + in_search
-        self._at_goal = self._at_goal + self._sums(sentence, at_goal)
+        total = self._all[sentence]
+        self._shares, self._goal_shares = np.exp(others - total[:, None]), np.exp(at_goal - total)
+        in_search = self._by_sentence(self._shares.sum(1))
+        self._at_goal = self._at_goal + self._by_sentence(self._goal_shares)
         self._share_in_play = np.maximum(in_search + self._at_goal, np.exp(LEAST))
         self._in_play: Floats = self._all + np.log(self._share_in_play)
         return self._in_play
 
-    def choose(self, sentence: Ints, scores: Floats, floor: Floats) -> None:
-        """Count what a narrower search would keep but the full action beam has no room for.
+    def prune(self, arrived: Ints, going: Ints, chosen: Ints, floor: Floats) -> None:
+        """Count what is pruned: all successors but those at the goal that arrive and the others that go on.
 
-        The successors with these sentences and scores (k,) have room. None at or below ``floor`` (sentences,) needs it.
+        Those that arrive are numbered by analyses, the others row by row. What a narrower search would keep, above
+        ``floor`` (sentences,), overflows unless it is among the ``chosen``, for which the action beam has room.
         """
-        if not np.isfinite(self.narrow):
-            return
-        least = np.maximum(floor, self._in_play - self.narrow)
-        self._shares *= self._others > least[self._sentence, None]
-        wanted = np.bincount(self._sentence, self._shares.sum(1), self._num_sentences)
-        is_near = scores > least[sentence]
-        missing = wanted - self._sums(sentence[is_near], scores[is_near])
-        self._overflowed = self._overflowed + missing.clip(0) / self._share_in_play
+        self._goal_shares[arrived] = 0.0
+        self._not_arrived = self._not_arrived + self._by_sentence(self._goal_shares)
+        np.put(self._shares, going, 0.0)
+        self._dropped = self._dropped + self._by_sentence(self._shares.sum(1))
+        sources = np.concatenate([arrived, going // self._others.shape[1]])
+        self._num_actions = self._num_actions + np.bincount(self._sentence[sources], minlength=self._num_sentences)
+        if np.isfinite(self.narrow):
+            np.put(self._shares, chosen, 0.0)
+            least = np.maximum(floor, self._in_play - self.narrow)
+            self._shares *= self._others > least[self._sentence, None]
+            self._overflowed = self._overflowed + self._by_sentence(self._shares.sum(1)) / self._share_in_play
 
-    def arrive(self, sentence: Ints, at_goal: Floats) -> None:
-        """Count the analyses that reach the goal, by their scores without the token's probability."""
-        self._arrived = self._arrived + self._sums(sentence, at_goal)
-        self._num_actions = self._num_actions + np.bincount(sentence, minlength=self._num_sentences)
-
-    def go_on(self, sentence: Ints, scores: Floats) -> None:
-        """Count the analyses that stay in search."""
-        self._dropped = self._dropped - self._sums(sentence, scores)
-        self._num_actions = self._num_actions + np.bincount(sentence, minlength=self._num_sentences)
-
-    def _sums(self, sentence: Ints, scores: Floats) -> Floats:
-        shares = np.exp(np.maximum(scores - self._all[sentence], LEAST))
-        return np.bincount(sentence, shares, self._num_sentences).astype(np.float64)
+    def _by_sentence(self, shares: Floats) -> Floats:
+        return np.bincount(self._sentence, shares, self._num_sentences).astype(np.float64)
 
     # The token.
 
     def take_over(
-        self, before: Floats, at_goal: Floats, arrived: Floats, dropped: Floats, overflowed: Floats, num_actions: Floats
+        self, before: Floats, not_arrived: Floats, dropped: Floats, overflowed: Floats, num_actions: Floats
     ) -> None:
         """Take over the statistics of a search for one token on a device, (sentences,) each."""
-        self._before, self._at_goal, self._arrived, self._dropped = before, at_goal, arrived, dropped
+        self._before, self._not_arrived, self._dropped = before, not_arrived, dropped
         self._overflowed, self._num_actions = overflowed, num_actions
 
-    def finish(self, near: Floats, kept: Arrivals, found: Floats, log_mass: Floats) -> Mapping[str, Floats]:
+    def finish(self, near: Floats, kept: Arrivals, cut: Floats, log_mass: Floats) -> Mapping[str, Floats]:
         """End the search for a token; returns metrics by the names of ``TokenMetrics``, (sentences,) each.
 
-        ``kept`` are the candidates that the word beam keeps, ``found`` and ``log_mass`` the logs of the sums of all
-        candidates and of the kept ones, and ``near`` is the share of all that a narrower search would have kept.
+        ``kept`` are the candidates that the word beam keeps, and ``log_mass`` is the log of their sum. ``cut`` is the
+        log of the sum of all others, and ``near`` what a narrower search would have kept of these, as a share of all.
         """
-        narrow_log_mass = self._narrow_log_mass(near, kept, found)
+        narrow_log_mass = self._narrow_log_mass(near, kept)
         alive = np.isfinite(log_mass)
-        log_mass, found = (np.where(alive, values, 0.0) for values in (log_mass, found))
-        by_words = np.maximum(found - log_mass, 0.0)  # pruned by the word beam, in nats
-        dropped = self._dropped.clip(0, 1)  # by the action beam, where the token's probability is unknown
-        not_shifted = (self._at_goal - self._arrived).clip(0, 1)  # SHIFTs, mostly where the token is improbable
+        log_mass = np.where(alive, log_mass, 0.0)
         with np.errstate(divide="ignore"):
-            in_search = self._before + np.log(dropped + not_shifted)
-            of_found = np.where(alive, found + np.log(-np.expm1(-by_words)), -np.inf)
-            self._lost_log_mass = np.logaddexp(self._lost_log_mass, np.logaddexp(in_search, of_found))
-            loss = by_words - np.log1p(-dropped)
+            # By the action beam, where the token's probability is unknown, and SHIFTs, mostly where it is improbable.
+            in_search = self._before + np.log(self._dropped + self._not_arrived)
+            loss = np.logaddexp(0.0, cut - log_mass) - np.log1p(-np.minimum(self._dropped, 1.0))
+        self._lost_log_mass = np.logaddexp(self._lost_log_mass, np.logaddexp(in_search, cut))
         bound = np.logaddexp(0.0, self._lost_log_mass - log_mass)
         reached = log_sums(kept.sentence, kept.before, self._num_sentences)  # before the token's own probability
         syntactic = np.where(alive, self._before, 0.0) - np.where(alive, reached, 0.0)
@@ -142,14 +133,14 @@ class PruningStatistics:
             **{name: np.where(alive, nats / np.log(2), np.inf) for name, nats in bits.items()},
         }
 
-    def _narrow_log_mass(self, near: Floats, kept: Arrivals, found: Floats) -> Floats:
+    def _narrow_log_mass(self, near: Floats, kept: Arrivals) -> Floats:
         """The log of what a narrower search would have found (sentences,).
 
         It is -inf where a full beam has lost too much of it, and nan with a fixed beam.
         """
         if not np.isfinite(self.narrow):
             return np.full(self._num_sentences, np.nan)
-        self._overflow = np.maximum(self._overflow, self._overflowed + (near - self.near(kept, found)).clip(0))
+        self._overflow = np.maximum(self._overflow, self._overflowed + near)
         inside = self._overflow[kept.sentence] <= MOST_OVERFLOW
         narrow = kept.take((kept.deficit < self.narrow) & inside)
         return log_sums(narrow.sentence, narrow.score, self._num_sentences)
