@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.analyses import Endings
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.metrics import TokenMetrics, token_metrics
 from treelm.models.search.on_device import (
@@ -27,7 +26,7 @@ from treelm.models.search.on_device import (
     traced,
 )
 from treelm.models.search.particles import GOLDEN, random_number
-from treelm.models.search.rows import Bools, Ints
+from treelm.models.search.rows import Ints
 from treelm.trees.transitions import REDUCE, SHIFT
 
 
@@ -64,14 +63,9 @@ class DeviceParticles(DeviceSearch[Cloud]):
         """Begin before the first token, on a machine of its own."""
         top = machine.start(num_sentences)[:, None]
         zero = torch.zeros_like(top, dtype=torch.float64)
-        super().__init__(machine, settings, Cloud(zero, top, zero + settings.num_particles, zero))
-        self._log_mass = np.zeros(num_sentences)
+        count = zero + settings.num_particles
+        super().__init__(machine, settings, Cloud(zero, top, count, -count.log()))
         self._final = REDUCE if machine.ends_by_closing else machine.num_actions - 1  # the action that ends a sentence
-
-    def fork(self, sources: Ints) -> None:
-        """See ``Beam.fork``."""
-        super().fork(sources)
-        self._log_mass = self._log_mass[sources]
 
     def read(self, tokens: Ints) -> TokenMetrics:
         """Read one token in each sentence."""
@@ -82,7 +76,9 @@ class DeviceParticles(DeviceSearch[Cloud]):
         def compute() -> list[Tensor]:
             of_tokens, of_kept = self._reading.reserve(), self._reading.reserve()
             cloud, actions, source = self._sample(self._slots, self._reading, to_end=False)
-            log_probs = token_log_probs(machine, cloud.top, wanted, cloud.count > 0, self._reading, of_tokens)
+            present = cloud.count > 0
+            (room,) = self._reading(present.sum()[None], present.numel(), of_tokens)
+            log_probs = token_log_probs(machine, cloud.top, wanted, present, room)
             cloud = replace(cloud, score=cloud.score + log_probs, log_weight=cloud.log_weight + log_probs)
             of_metrics = [cloud.log_mass, machine.num_open(cloud.top)]
             of_metrics += [(actions >= 0).sum(2), machine.num_closed[actions].sum(2)]
@@ -99,10 +95,8 @@ class DeviceParticles(DeviceSearch[Cloud]):
         sentence, place = np.nonzero(of_metrics[0] > -np.inf)
         log_mass, num_open, *since = of_metrics[:, sentence, place]
         metrics = token_metrics(sentence, log_mass, num_open, (since[0], since[1]), self.num_sentences)
-        self._log_mass = self._log_mass + metrics.log_mass - np.log(self.settings.num_particles)
         sentence, place = np.nonzero(counts)
-        metrics = self._with_attention(metrics, sentence, np.log(counts[sentence, place]))
-        return replace(metrics, log_mass=self._log_mass)
+        return self._with_attention(metrics, sentence, np.log(counts[sentence, place]))
 
     def _sample(self, cloud: Cloud, row_counts: RowCounts, *, to_end: bool) -> tuple[Cloud, Tensor, Tensor]:
         """Sample actions up to the next SHIFT or, with ``to_end``, the end.
@@ -160,21 +154,15 @@ class DeviceParticles(DeviceSearch[Cloud]):
     def _resampled(self, cloud: Cloud, reserved: int) -> tuple[Cloud, Tensor]:
         """Draw the particles of each sentence again by weight; returns also the places of those kept (S, K)."""
         log_mass = cloud.log_mass
-        highest = log_mass.amax(1, keepdim=True)
-        masses = (log_mass - highest.where(highest > -torch.inf, 0.0)).exp()
-        number, random = (
-            masses.new_full((len(masses),), value) for value in (self.settings.num_particles, self._random_number(0))
-        )
-        counts = systematic_counts(masses, number, random)
+        total = log_mass.logsumexp(1, keepdim=True)
+        total = total.where(total > -torch.inf, 0.0)
+        number, random = torch.full_like(total[:, 0], self.settings.num_particles), self._random_number(0)
+        counts = systematic_counts((log_mass - total).exp(), number, torch.full_like(number, random))
         _, places = self._used(counts, self._reading, reserved)
-        kept = replace(cloud, count=counts, log_weight=torch.zeros_like(counts)).at(places)
+        log_weight = (total - number.log()[:, None]).expand_as(counts)
+        kept = replace(cloud, count=counts, log_weight=log_weight).at(places)
         present = kept.count > 0
         return replace(kept, score=kept.score.where(present, -torch.inf), top=kept.top.where(present, 0)), places
-
-    def endings(self, sentences: Bools) -> Endings:
-        """See ``ParticleFilter.endings``."""
-        found = super().endings(sentences)
-        return replace(found, log_mass=found.log_mass + self._log_mass - np.log(self.settings.num_particles))
 
     def _end(self, slots: Cloud) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         cloud, actions, source = self._sample(slots, self._ending, to_end=True)

@@ -226,18 +226,13 @@ def chosen_places(mask: Tensor, count: int) -> Tensor:
     return (mask * torch.arange(width, 0, -1, device=mask.device)).topk(count).indices
 
 
-def token_log_probs(
-    machine: DeviceMachine,
-    tops: Tensor,
-    tokens: Tensor,
-    wanted: Tensor,
-    row_counts: RowCounts,
-    reserved: int | None = None,
-) -> Tensor:
-    """log p(token | SHIFT) of one token of each sentence (S,) where it is wanted (S, W); -inf elsewhere."""
-    mask = wanted.flatten()
-    index, place = compact(mask, row_counts(mask.sum()[None], len(mask), reserved)[0])
-    if len(index) == 0:
+def token_log_probs(machine: DeviceMachine, tops: Tensor, tokens: Tensor, wanted: Tensor, room: int) -> Tensor:
+    """log p(token | SHIFT) of one token of each sentence (S,) where it is wanted (S, W), -inf elsewhere.
+
+    Wrong if it is wanted in more than ``room`` places.
+    """
+    index, place = compact(wanted.flatten(), room)
+    if room == 0:
         return torch.full_like(tops, -torch.inf, dtype=torch.float64)
     found = machine.token_log_probs(tops.flatten()[index], tokens[:, None].expand_as(tops).reshape(-1)[index])
     return found[place].view_as(tops).where(wanted, -torch.inf)
@@ -366,8 +361,8 @@ class _WordSearch:
         if tokens is None:
             return rows
         may = (rows > self._floor[:, None]).view(len(at_goal), self._machine.num_groups, -1).any(1).flatten()
-        wanted = may.view_as(at_goal)
-        of_tokens = token_log_probs(self._machine, slots.top, tokens, wanted, self._row_counts)
+        (room,) = self._row_counts(may.sum()[None], len(may))
+        of_tokens = token_log_probs(self._machine, slots.top, tokens, may.view_as(at_goal), room)
         return self._by_group(at_goal + of_tokens, groups)
 
     def _floor_of_successors(self) -> Tensor:

@@ -53,7 +53,10 @@ def systematic_counts(masses: Floats, number: Ints, random: Floats) -> Ints:
 
 @dataclass(frozen=True)
 class _Cloud(Analyses):
-    """Analyses with the number of particles in each, and the log weight that each of these particles has."""
+    """Analyses with the number of particles in each, and the log weight that each of these particles has.
+
+    The sum of all weights estimates the probability of what the sentence has read so far.
+    """
 
     count: Ints
     log_weight: Floats
@@ -78,8 +81,7 @@ class ParticleFilter:
         self.machine = machine
         self._settings, self._head = settings, head
         count = np.full(num_sentences, settings.num_particles)
-        self._cloud = _Cloud.of(machine.start(num_sentences), count, np.zeros(num_sentences))
-        self._log_mass = np.zeros(num_sentences)
+        self._cloud = _Cloud.of(machine.start(num_sentences), count, -np.log(count))
         self._num_read = 0
 
     def read(self, tokens: Ints) -> TokenMetrics:
@@ -88,16 +90,16 @@ class ParticleFilter:
         if len(cloud):
             log_probs = head.logits(cloud.outputs, tokens[cloud.sentence]) - head.log_normalisers(cloud.outputs)
             cloud = replace(cloud, score=cloud.score + log_probs, log_weight=cloud.log_weight + log_probs)
-        self._log_mass, num_open = self._estimate(cloud), self.machine.num_open(cloud.top)
+        num_open = self.machine.num_open(cloud.top)
         since = self.machine.histories.count_since(cloud.history, SHIFT, self.machine.num_closed)
         metrics = token_metrics(cloud.sentence, cloud.log_mass, num_open, since, self.num_sentences)
-        cloud = self._resampled(cloud)
+        cloud = self._resampled(cloud, metrics.log_mass)
         if len(cloud):
             cloud = _Cloud.of(self.machine.shift(cloud, tokens[cloud.sentence]), cloud.count, cloud.log_weight)
         attention = mean_attention(self.machine.attention, cloud.sentence, cloud.log_mass, self.num_sentences)
         self._cloud = cloud.renumbered(*self.machine.collect([cloud.top], [cloud.history]))
         self._num_read += 1
-        return replace(metrics, log_mass=self._log_mass, attention=attention)
+        return replace(metrics, attention=attention)
 
     def _sample(self, cloud: _Cloud, *, to_end: bool) -> tuple[_Cloud, Ints]:
         """Sample actions up to the next SHIFT or, with ``to_end``, the end.
@@ -108,8 +110,7 @@ class ParticleFilter:
         while len(cloud):
             step += 1
             ends = ending_actions(self.machine, cloud)
-            allowed = np.isfinite(cloud.log_probs) & (self.machine.towards_end(cloud) if to_end else ~ends)
-            probabilities = np.where(allowed, np.exp(cloud.log_probs), 0.0)
+            probabilities = np.exp(cloud.log_probs) * (self.machine.towards_end(cloud) if to_end else ~ends)
             with np.errstate(divide="ignore"):
                 log_weight = cloud.log_weight + np.log(probabilities.sum(1))
             # Each analysis of a sentence has a random number of its own, so that they do not all take the same action.
@@ -132,33 +133,30 @@ class ParticleFilter:
     def _random_number(self, step: int) -> float:
         return random_number(self._settings.seed, self._num_read, step)
 
-    def _estimate(self, cloud: _Cloud) -> Floats:
-        """log of the estimated probability of what was read so far (sentences,)."""
-        total = log_sums(cloud.sentence, cloud.log_mass, self.num_sentences)
-        estimate: Floats = self._log_mass + total - np.log(self._settings.num_particles)
-        return estimate
-
-    def _resampled(self, cloud: _Cloud) -> _Cloud:
-        """Draw the particles of each sentence again by weight."""
+    def _resampled(self, cloud: _Cloud, log_mass: Floats) -> _Cloud:
+        """Draw the particles of each sentence, whose weights have a sum with this log (sentences,), again by weight."""
         layout = Layout(cloud.sentence, self.num_sentences)
-        log_mass = layout.pad(cloud.log_mass)
-        highest = log_mass.max(1, initial=-np.inf, keepdims=True)
-        masses = np.exp(log_mass - np.where(np.isfinite(highest), highest, 0.0))
-        number = np.full(self.num_sentences, self._settings.num_particles)
-        count = systematic_counts(masses, number, np.full(self.num_sentences, self._random_number(0)))
-        kept = np.flatnonzero(count[layout.row, layout.column])
-        return replace(cloud.take(kept), count=count[layout.row, layout.column][kept], log_weight=np.zeros(len(kept)))
+        total = np.where(np.isfinite(log_mass), log_mass, 0.0)
+        shares = np.exp(layout.pad(cloud.log_mass - total[cloud.sentence]))
+        number, random = (
+            np.full_like(layout.starts, self._settings.num_particles),
+            np.full_like(total, self._random_number(0)),
+        )
+        count = systematic_counts(shares, number, random)[layout.row, layout.column]
+        kept = np.flatnonzero(count)
+        return _Cloud.of(cloud.take(kept), count[kept], (total - np.log(number))[cloud.sentence[kept]])
 
     def fork(self, sources: Ints) -> None:
         """Continue with the old sentence ``sources[i]`` as sentence i; sources may be repeated or left out."""
         self._cloud = self._cloud.forked(sources, self.num_sentences)
-        self.num_sentences, self._log_mass = len(sources), self._log_mass[sources]
+        self.num_sentences = len(sources)
 
     def endings(self, sentences: Bools) -> Endings:
         """Sampled ways to end these sentences, with their log probabilities, and the estimate of log p(sentence)."""
         arrived, actions = self._sample(self._cloud.take(sentences[self._cloud.sentence]), to_end=True)
         history = self.machine.histories.append(arrived.history, actions)
-        return Endings.of(arrived.sentence, arrived.score, history, self._estimate(arrived))
+        log_mass = log_sums(arrived.sentence, arrived.log_mass, self.num_sentences)
+        return Endings.of(arrived.sentence, arrived.score, history, log_mass)
 
     def actions(self, histories: Ints) -> list[list[int]]:
         """The actions of each history, from first to last."""
