@@ -19,7 +19,9 @@ class DataPackage:
     """Names of corpora that its models were trained on and that are made of its own: each with the corpus of this
     distribution that has their sentences, and may have more. Of such a corpus it has what models are measured on; users
     make the rest, and name it in a catalogue."""
-    models: tuple[str, ...]  # names of its models: this list is what a treelm without it knows of them
+    models: Mapping[str, str]
+    """Names of its models, each with what it is for; first those to take first. This is what a treelm without the
+    distribution knows of them. The figures behind it are in docs/pretrained.md."""
 
     @property
     def folder(self) -> Path | None:
@@ -40,19 +42,19 @@ DATA_PACKAGES = (
         module="treelm_english",
         corpora=("open-english-2", "modern-english"),
         made_corpora=dict.fromkeys(("open-english-2-silver", "open-english", "open-english-silver"), "open-english-2"),
-        models=(
-            "chart-gum-open",
-            "lstm-open-english",
-            "ngram-pruned-open-english-2",
-            "on-lstm-open-english",
-            "palm-open-english",
-            "prpn-open-english",
-            "pushdown-open-english",
-            "rnng-open-english",
-            "som-open-english",
-            "tg-open-english",
-            "transformer-open-english",
-        ),
+        models={
+            "rnng-open-english": "reading times and syntax, with trees: the first choice; slow (beam search)",
+            "lstm-open-english": "reading times, without trees: fast",
+            "transformer-open-english": "reading times, without trees: the lowest perplexity",
+            "tg-open-english": "syntax in a Transformer; slow (beam search)",
+            "som-open-english": "trees and exact word probabilities: fast",
+            "prpn-open-english": "unsupervised trees",
+            "on-lstm-open-english": "unsupervised trees, with a lower perplexity than prpn-open-english",
+            "ngram-pruned-open-english-2": "a small baseline of modern and older text, without syntax",
+            "chart-gum-open": "parsing: the best trees and tags; no surprisals",
+            "pushdown-open-english": "comparisons: a Transformer with a stack; slow (beam search)",
+            "palm-open-english": "comparisons: an LSTM with attention over spans",
+        },
     ),
 )
 

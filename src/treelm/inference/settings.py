@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from treelm.corpora.options import FileFormat
 from treelm.errors import InputError, check_choice, check_positive
@@ -34,6 +34,8 @@ class WorkerSettings(DeviceSettings):
 class RowSettings:
     """How the rows of a table become sentences, and which parts of a sentence get a row."""
 
+    needs: ClassVar = {"target_column": "text_column", "target_from": "target_column"}
+
     text_column: str = ""
     """Of a table with a sentence, or a trial, in each row: the column of the sentences. The output has a row for each
     word; for each region if all sentences have regions (the horse | fell); for each target if all mark a *target*."""
@@ -46,12 +48,6 @@ class RowSettings:
     sum_by: str = ""
     """Of a table: add up the bits of rows that share the value in this column and follow each other in a sentence, as
     regions of several words; an empty cell is a row by itself."""
-
-    def __post_init__(self) -> None:
-        """Raise ``InputError`` for a setting without the one that it is about."""
-        for name, needed in (("target_column", "text_column"), ("target_from", "target_column")):
-            if getattr(self, name) and not getattr(self, needed):
-                raise InputError(f"{name} without {needed}", remedy=f"give {needed}, too")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +91,6 @@ class TableSettings(RowSettings):
 
     def __post_init__(self) -> None:
         """Raise ``InputError`` for values that cannot be."""
-        super().__post_init__()
         if self.lag < 0:
             raise InputError(f"lag = {self.lag}", remedy="give 1 or more words, or remove this option")
 

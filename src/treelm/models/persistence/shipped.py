@@ -20,20 +20,10 @@ FOLDER = Path(str(files("treelm"))) / "pretrained"
 """A folder for each model, with the files of a run folder, a model card and expected scores."""
 _FOR_TRIALS = "examples, teaching, tests: many unknown words"
 PURPOSES = {
-    "rnng-open-english": "reading times and syntax, with trees: the first choice; slow (beam search)",
-    "lstm-open-english": "reading times, without trees: fast",
-    "transformer-open-english": "reading times, without trees: the lowest perplexity",
-    "tg-open-english": "syntax in a Transformer; slow (beam search)",
-    "som-open-english": "trees and exact word probabilities: fast",
-    "prpn-open-english": "unsupervised trees",
-    "on-lstm-open-english": "unsupervised trees, with a lower perplexity than prpn-open-english",
-    "ngram-pruned-open-english-2": "a small baseline of modern and older text, without syntax",
-    "chart-gum-open": "parsing: the best trees and tags; no surprisals",
-    "pushdown-open-english": "comparisons: a Transformer with a stack; slow (beam search)",
-    "palm-open-english": "comparisons: an LSTM with attention over spans",
+    **{name: purpose for one in DATA_PACKAGES for name, purpose in one.models.items()},
     **dict.fromkeys(("rnng-gum-open", "lstm-gum-open", "ngram-gum-open"), _FOR_TRIALS),
 }
-"""What each model is for. The figures behind it are in docs/pretrained.md."""
+"""What each model is for, those of data packages first."""
 
 
 class ShippedModel(NamedTuple):
@@ -72,7 +62,7 @@ def shipped_names() -> list[str]:
 def missing_models() -> dict[str, str]:
     """The names of models in data packages that are not installed, with what to do to install them."""
     here = _folders()
-    return {name: one.install for one in DATA_PACKAGES for name in one.models if name not in here}
+    return {name: one.install for one in DATA_PACKAGES for name in sorted(one.models) if name not in here}
 
 
 def is_shipped_name(text: str) -> bool:
