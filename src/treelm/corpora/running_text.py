@@ -57,8 +57,7 @@ def normalise(paragraph: str) -> str:
     """
     check_text(paragraph)
     text = paragraph.translate(CHARACTERS)
-    first = re.search(r"[‘“]", text)
-    is_british = first is not None and first[0] == "‘"
+    is_british = re.match("[^‘“]*‘", text) is not None
     text = _british_marks(text) if is_british else text.translate({ord(one): plain for one, plain in _MARKS.items()})
     text = _TEX_MARK.sub('"', _DOTS.sub(" ... ", _DASH.sub(" -- ", text)))
     return re.sub(r"\s+", " ", text).strip()
