@@ -12,6 +12,8 @@ from treelm.training.state import LearningRate, Patience, TrainingState, warmup_
     ("steps", "settings", "expected"),
     [
         pytest.param([1, 2, 4, 9], {"warmup_steps": 4}, [0.25, 0.5, 1.0, 1.0], id="it rises to the peak and stays"),
+        pytest.param([4, 16, 64], {"warmup_steps": 4, "decay": "inverse-sqrt"}, [1.0, 0.5, 0.25], id="inverse-sqrt"),
+        pytest.param([1], {"decay": "inverse-sqrt"}, [1.0], id="without warmup it starts at the peak"),
         pytest.param(
             [2, 6, 10, 12], {"warmup_steps": 2, "decay": "linear", "decay_steps": 10}, [1.0, 0.5, 0.0, 0.0], id="linear"
         ),
@@ -35,7 +37,7 @@ def test_learning_rates_rise_and_decay(steps: list[int], settings: dict, expecte
         ({"warmup": 0.1, "decay": "cosine"}, 5000, 500, 5000),
         ({"warmup": 0.1, "decay": "cosine", "decay_steps": 80}, 5000, 8, 80),
         ({"warmup": 0.1, "warmup_steps": 3, "decay": "linear"}, 5000, 3, 5000),
-        ({"warmup": 0.25}, 80, 20, None),
+        ({"warmup": 0.25, "decay": "inverse-sqrt"}, 80, 20, None),
         ({"warmup_steps": 4, "decay": "linear", "decay_steps": 9, "epochs": None, "max_minutes": 1.0}, None, 4, 9),
         ({"warmup": 0.9, "decay": "linear"}, 1, 0, 2),  # with a rate above 0 in the only step
     ],

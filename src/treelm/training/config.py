@@ -10,7 +10,8 @@ from treelm.configs import Number, Positive, Size, Weight, configuration, requir
 
 Precision = Literal["fp32", "fp32-fast", "bf16"]
 Schedule = Literal["constant", "plateau", "warmup"]
-Decay = Literal["none", "linear", "cosine"]
+Decay = Literal["none", "inverse-sqrt", "linear", "cosine"]
+_TO_ZERO = ("linear", "cosine")
 OptimizerName = Literal["adam", "sgd", "asgd", "nt-asgd", "adam-then-asgd"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
@@ -108,8 +109,8 @@ class TrainingConfig:
     warmup_steps: Number = 0
     """Steps of this rise, in place of ``warmup``."""
     decay: Decay = "none"
-    """Course after the warm-up: none, or ``linear`` or ``cosine`` down to 0 at the end of the run, as ``epochs`` and
-    ``max_steps`` set it."""
+    """Course after the warm-up: ``inverse-sqrt`` of the step, or ``linear`` or ``cosine`` down to 0 at the end of the
+    run, as ``epochs`` and ``max_steps`` set it."""
     decay_steps: Size | None = None
     """Step at which ``linear`` and ``cosine`` arrive at 0, in place of the end of the run."""
 
@@ -173,7 +174,7 @@ class TrainingConfig:
             is_used = getattr(self, name) != default
             require(self, name, self.schedule == "warmup" or not is_used, f'{default!r}, or schedule = "warmup"')
         if self.decay_steps is not None:
-            require(self, "decay_steps", self.decay != "none", '"none", or decay = "linear" or "cosine"')
+            require(self, "decay_steps", self.decay in _TO_ZERO, '"none", or decay = "linear" or "cosine"')
             is_above = self.decay_steps > self.warmup_steps
             require(self, "decay_steps", is_above, f"a step above warmup_steps = {self.warmup_steps}")
         ends = self.epochs is not None or self.max_steps is not None or not self.has_shares
@@ -183,7 +184,7 @@ class TrainingConfig:
     def has_shares(self) -> bool:
         """Tell whether the schedule depends on the length of the run."""
         rises = self.warmup > 0 and not self.warmup_steps
-        return self.decay_steps is None and (rises or self.decay != "none")
+        return self.decay_steps is None and (rises or self.decay in _TO_ZERO)
 
     @property
     def extendable(self) -> tuple[str, ...]:
@@ -198,7 +199,7 @@ class TrainingConfig:
         """
         length = self.decay_steps or num_steps or 0
         warmup = self.warmup_steps or int(self.warmup * length)
-        if self.decay == "none":
+        if self.decay not in _TO_ZERO:
             return warmup, None
         return warmup, self.decay_steps or max(length, warmup + 2)  # a run of a step or two learns something too
 

@@ -77,10 +77,12 @@ class AveragingStart:
 
 
 def warmup_factor(step: int, config: TrainingConfig, num_steps: int | None = None) -> float:
-    """Linear rise to 1 over the warm-up; then constant, or linear or half a cosine to 0."""
+    """Linear rise to 1 over the warm-up; then constant, 1/sqrt(step), or linear or half a cosine to 0."""
     warmup, end = config.schedule_steps(num_steps)
     if step <= warmup:
         return step / warmup
+    if config.decay == "inverse-sqrt":  # Vaswani et al. 2017, section 5.3, scaled to a peak of 1
+        return math.sqrt(max(warmup, 1) / step)
     if end is not None:
         left = max(0.0, (end - step) / (end - warmup))
         return left if config.decay == "linear" else 0.5 * (1 - math.cos(math.pi * left))
