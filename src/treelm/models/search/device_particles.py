@@ -108,7 +108,7 @@ class DeviceParticles(DeviceSearch[Cloud]):
         going, of_arrived = 1, row_counts.reserve()
         while going:
             log_probs, at_goal = self._next_log_probs(cloud.top, to_end=to_end)
-            probabilities, place = log_probs.exp(), (cloud.count > 0).cumsum(1) - 1
+            probabilities, place = log_probs.exp(), (cloud.count > 0).cumsum(1).double() - 1
             random = (self._random_number(len(arrived) + 1) + place * GOLDEN) % 1
             counts = systematic_counts(probabilities, cloud.count, random)
             scores = (cloud.score[..., None] + log_probs).where(counts > 0, -torch.inf)

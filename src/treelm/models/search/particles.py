@@ -138,10 +138,8 @@ class ParticleFilter:
         layout = Layout(cloud.sentence, self.num_sentences)
         total = np.where(np.isfinite(log_mass), log_mass, 0.0)
         shares = np.exp(layout.pad(cloud.log_mass - total[cloud.sentence]))
-        number, random = (
-            np.full_like(layout.starts, self._settings.num_particles),
-            np.full_like(total, self._random_number(0)),
-        )
+        number = np.full(self.num_sentences, self._settings.num_particles)
+        random = np.full(self.num_sentences, self._random_number(0))
         count = systematic_counts(shares, number, random)[layout.row, layout.column]
         kept = np.flatnonzero(count)
         return _Cloud.of(cloud.take(kept), count[kept], (total - np.log(number))[cloud.sentence[kept]])

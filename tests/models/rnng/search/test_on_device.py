@@ -10,11 +10,11 @@ import torch
 
 from tests.devices.pretended import DEVICE, pretended_device
 from tests.models.rnng.plain import PlainRNNG
-from tests.models.rnng.search.test_beam import TINY, run
+from tests.models.rnng.search.test_beam import TINY
 from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.exhaustive import assert_all_derivations_are_found
-from tests.models.search.same_on_device import SENTENCES, searching
+from tests.models.search.same_on_device import assert_same_on_device, searching
 from treelm.models.search import on_device
 from treelm.models.search.analyses import best
 from treelm.models.search.config import SearchConfig
@@ -37,14 +37,7 @@ def test_it_finds_what_the_cpu_finds(
     """Without a margin many guesses are too small, and words are searched again."""
     monkeypatch.setattr(on_device, "_MARGIN", margin)
     model = build_model(Tokens(40, 4), 4, seed=5, max_open=5, max_consecutive=3, **variant)
-    expected = run(model, SENTENCES, **settings)
-    with searching(on_device=True):
-        found = run(model, SENTENCES, **settings)
-    for ours, theirs in zip(found, expected, strict=True):
-        for name, values in theirs.metrics.items():
-            np.testing.assert_allclose(ours.metrics[name], values, atol=1e-9, err_msg=name)
-        assert ours.log_prob == pytest.approx(theirs.log_prob, abs=1e-9)
-        assert [one.actions for one in ours.derivations] == [one.actions for one in theirs.derivations]
+    assert_same_on_device(model, **settings)
 
 
 @pytest.mark.parametrize("order", ["top-down", "in-order"])
