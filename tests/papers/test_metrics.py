@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ UNTRIED = {
 def tried() -> list[Any]:
     """The measures of each system's rows, and of data alone, with the metrics that are shown of them."""
     found: dict[tuple[str, Measure, bool], set[str]] = {}
+    recipe_of = cache(load_recipe)
     for paper in paper_names():
         root = DataRoot()
         for planned in make_plan(load_paper(paper), root, small=True, seeds=1).tables:
@@ -56,9 +58,8 @@ def tried() -> list[Any]:
                 if names := UNTRIED.get(type(cell.measure)):  # type: ignore[call-overload]
                     assert re.fullmatch(names, cell.metric), (paper, table.name, cell.metric)
                     continue
-                system = (
-                    load_recipe(*table.train(row, table.stand_ins[-1], cell.column)).model.system if row.train else ""
-                )
+                trained = table.train(row, table.stand_ins[-1], cell.column)
+                system = recipe_of(*trained).model.system if row.train else ""
                 found.setdefault((system, _small(cell.measure), not row.train), set()).add(cell.metric)
     return [pytest.param(*key, metrics, id=f"{key[0]}-{number}") for number, (key, metrics) in enumerate(found.items())]
 

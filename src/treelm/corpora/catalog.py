@@ -78,8 +78,9 @@ def corpus_names() -> list[str]:
     packaged = [
         name
         for one in DATA_PACKAGES
+        if (folder := one.folder) is not None  # searched for once: it takes a millisecond
         for name in (*one.corpora, *one.made_corpora)
-        if one.folder is not None and (one.folder / name).is_dir()
+        if (folder / name).is_dir()
     ]
     return list(dict.fromkeys([PACKAGED, *packaged, *_user_entries()]))
 
