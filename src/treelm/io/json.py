@@ -39,6 +39,8 @@ def finite(value: Any) -> Any:
     >>> finite({"bits": [1.5, float("inf")]})
     {'bits': [1.5, None]}
     """
+    if value is None or isinstance(value, str | int):  # most are: asked first, as a mapping is slow to recognise
+        return value
     if isinstance(value, Mapping):
         return {key: finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -58,7 +60,7 @@ def json_hash(values: Any) -> str:
 
 def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with their hash."""
-    written = json.loads(json_text(values))  # as it will be read again: its keys are strings
+    written = json.loads(json_text(values, indent=None))  # as it will be read again: its keys are strings
     return {**written, CHECKSUM: json_hash(written)}
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from treelm.configs import from_plain
 from treelm.errors import InputError, OutOfMemory
 from treelm.io.atomic import atomic_directory, flush_directory, write_durably
-from treelm.io.json import CHECKSUM, encode_json, read_json, with_checksum, without_checksum
+from treelm.io.json import CHECKSUM, json_text, read_json, with_checksum, without_checksum
 from treelm.models.persistence.tensors import encode_tensors, read_tensors
 from treelm.training.state import TrainingState
 
@@ -63,7 +63,7 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint, *, keep: int) -> None:
     with atomic_directory(next(name for name in names if not name.exists())) as new:
         for name, tensors in checkpoint.tensors.items():
             write_durably(new / f"{name}.safetensors", encode_tensors(tensors, {"state": values[CHECKSUM]}))
-        write_durably(new / _STATE, encode_json(values))
+        write_durably(new / _STATE, json_text(values, indent=None).encode())  # thousands of numbers: on one line
         flush_directory(new)
     flush_directory(directory)
     for path in checkpoint_paths(run)[:-keep]:

@@ -2,6 +2,7 @@
 
 import math
 import random
+from itertools import product
 from typing import Any
 
 import pytest
@@ -61,52 +62,47 @@ def gradients(model: RNNG, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     return dict(zip(names, found, strict=True))
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("count", [1, 7, 20])
+@pytest.mark.parametrize("count", [1, 9])
 @pytest.mark.parametrize(("order", "composition", "num_layers", "num_unfinished"), VARIANTS)
 def test_loss_and_gradients_equal_the_step_by_step_form(
-    order: str, composition: str, num_layers: int, num_unfinished: int, count: int, packed: bool
+    order: str, composition: str, num_layers: int, num_unfinished: int, count: int
 ) -> None:
     vocabulary = Tokens(9, num_unfinished)
     model = build_model(vocabulary, order=order, composition=composition, num_layers=num_layers)
     trees = random_trees(vocabulary, count)
-    with computing(in_few_calls=packed):
-        losses = model.losses(as_batch(trees, vocabulary))
     action, word = plain_losses(model, trees)
-    torch.testing.assert_close(losses.terms["action"].sum, action, rtol=1e-10, atol=0)
-    torch.testing.assert_close(losses.terms["word"].sum, word, rtol=1e-10, atol=0)
     expected = gradients(model, action + word)
-    for name, found in gradients(model, losses.total).items():
-        scale = max(float(expected[name].abs().max()), 1e-12)
-        assert float((found - expected[name]).abs().max()) <= 1e-10 * scale, name
+    for packed in (False, True):
+        with computing(in_few_calls=packed):
+            losses = model.losses(as_batch(trees, vocabulary))
+        torch.testing.assert_close(losses.terms["action"].sum, action, rtol=1e-10, atol=0)
+        torch.testing.assert_close(losses.terms["word"].sum, word, rtol=1e-10, atol=0)
+        for name, found in gradients(model, losses.total).items():
+            scale = max(float(expected[name].abs().max()), 1e-12)
+            assert float((found - expected[name]).abs().max()) <= 1e-10 * scale, (packed, name)
 
 
 @pytest.mark.parametrize(("order", "composition", "num_layers", "num_unfinished"), VARIANTS)
-@pytest.mark.parametrize("unit", ["type", "token"])
-@pytest.mark.parametrize("packed", [False, True])
 def test_dropout_stands_where_the_plain_form_has_it(
-    order: str,
-    composition: str,
-    num_layers: int,
-    num_unfinished: int,
-    unit: str,
-    packed: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    order: str, composition: str, num_layers: int, num_unfinished: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With every dropout replaced by a factor, the two forms agree only if the factors stand at the same places."""
     vocabulary = Tokens(9, num_unfinished)
-    variant = {"order": order, "composition": composition, "num_layers": num_layers, "embedding_dropout_by": unit}
-    model = build_model(vocabulary, dropout=0.5, **variant)
     monkeypatch.setattr(RNNG, "_drop", lambda self, units: 0.7 * units)
     monkeypatch.setattr(RNNG, "_mask", lambda self, rows, size: self.word_bias.new_full((rows, size), 0.7))
-    trees = random_trees(vocabulary, 7)
-    expected = sum(plain_losses(model, trees, drop=lambda vector: 0.7 * vector))
-    with computing(in_few_calls=packed):
-        found = model.losses(as_batch(trees, vocabulary)).total
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=0)
-    wanted = gradients(model, expected)
-    for name, gradient in gradients(model, found).items():
-        torch.testing.assert_close(gradient, wanted[name], rtol=1e-8, atol=1e-10, msg=name)
+    trees = random_trees(vocabulary, 5)
+    expected, wanted = None, {}
+    for unit, packed in product(("type", "token"), (False, True)):
+        variant = {"order": order, "composition": composition, "num_layers": num_layers, "embedding_dropout_by": unit}
+        model = build_model(vocabulary, dropout=0.5, **variant)
+        if expected is None:  # the factor is the same for types and tokens
+            expected = sum(plain_losses(model, trees, drop=lambda vector: 0.7 * vector))
+            wanted = gradients(model, expected)
+        with computing(in_few_calls=packed):
+            found = model.losses(as_batch(trees, vocabulary)).total
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=0)
+        for name, gradient in gradients(model, found).items():
+            torch.testing.assert_close(gradient, wanted[name], rtol=1e-8, atol=1e-10, msg=f"{unit} {packed} {name}")
 
 
 @pytest.mark.parametrize("order", ["top-down", "in-order"])
@@ -135,7 +131,7 @@ def test_dropout_by_type_gives_equal_items_equal_vectors_and_by_token_not(
 def test_gradient_with_dropout_is_that_of_the_loss_with_the_same_masks(composition: str, unit: str) -> None:
     vocabulary = Tokens(9)
     model = build_model(vocabulary, composition=composition, num_layers=2, dropout=0.4, embedding_dropout_by=unit)
-    batch = as_batch(random_trees(vocabulary, 7), vocabulary)
+    batch = as_batch(random_trees(vocabulary, 4), vocabulary)
 
     def loss() -> torch.Tensor:
         torch.manual_seed(5)
@@ -158,7 +154,7 @@ def test_gradient_with_dropout_is_that_of_the_loss_with_the_same_masks(compositi
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
 @pytest.mark.parametrize("num_unfinished", [0, 1])
 def test_all_trees_and_the_unfinished_mass_sum_to_one(order: str, composition: str, num_unfinished: int) -> None:
-    """Every derivation of up to 9 actions, over two tokens and one label, in bounds that bind."""
+    """Every derivation of up to 8 actions, over two tokens and one label, in bounds that bind."""
     bounds = {"max_open": 2, "max_consecutive": 2}
     model = build_model(Tokens(2, num_unfinished), num_labels=1, order=order, composition=composition, **bounds)
     plain = PlainRNNG(model)
@@ -168,12 +164,12 @@ def test_all_trees_and_the_unfinished_mass_sum_to_one(order: str, composition: s
         state, log_p, actions, tokens = todo.pop()
         if state.is_finished:
             trees.append(tree_of(actions, tokens, model))
-        elif len(actions) == 9:
+        elif len(actions) == 8:
             unfinished += math.exp(log_p)
         else:
             todo += successors(plain, state, log_p, actions, tokens)
     finished = model.tree_log_probs(as_batch(trees, model.vocabulary)).exp().sum()
-    assert len(trees) > 100
+    assert len(trees) > 40
     assert 0.01 < finished < 0.999
     assert abs(float(finished) + unfinished - 1) < 1e-9
 
