@@ -18,7 +18,7 @@ from treelm.io.files import CACHE_VARIABLE
 from treelm.models.layers.devices import find_device
 
 # No test asserts a time, and continuous integration should not fail at random.
-settings.register_profile("treelm", deadline=None, derandomize=True)
+settings.register_profile("treelm", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("treelm")
 
 # Signals do what they do in a terminal, also under nohup and in a background job, which ignore some of them.

@@ -2,7 +2,7 @@
 
 ``python -m tests.preloaded SOCKET`` listens; the programs that ``programs`` writes hand their arguments, environment,
 folder and streams over, and exit as the command does. For tests of what commands do, not of how they start: which
-streams are open, and their encodings, are those of this process.
+streams are open, and their encodings, are those of this process. Searches whose width nobody gives are narrow.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ def _serve(address: str) -> NoReturn:
     for name in ("treelm.inference.loading", "treelm.training.trainer", "torch._dynamo"):  # the last for optimisers
         import_module(name)
 
+    config = import_module("treelm.models.search.config")
+    config.ADAPTIVE = config.ADAPTIVE._replace(action_beam=10, word_beam=4)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries what has ended
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)

@@ -28,7 +28,6 @@ def text(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        ("parse", ("--batch-size", "3")),
         ("surprisal", ("--batch-size", "3", "--end", "--columns", "entropy_bits")),
         ("evaluate", ("--json",)),
     ],

@@ -23,6 +23,7 @@ MORE_WAITS = {
     "urnng": 3,  # drawn trees
 }
 """For what only the device knows: targets in reach, a probability of zero, trees that it drew."""
+IN_FULL = ("urnng", "chart")  # whose layers rnng and shift-reduce have: their steps are the longest
 DECIDES = ("som", "som documents", "shift-reduce")  # step by step on the CPU, from what the device computes
 
 
@@ -50,7 +51,10 @@ def train_elsewhere(world: World) -> tuple[list[float], Traffic]:
 
 @pytest.mark.parametrize(
     ("variant", "precision"),
-    [*((one, "fp32") for one in VARIANTS), *((one, "bf16") for one in VARIANTS if one in SYSTEMS)],
+    [
+        *((one, "fp32") for one in VARIANTS),
+        *((one, "bf16") for one in VARIANTS if one in SYSTEMS and one not in IN_FULL),
+    ],
 )
 def test_a_step_on_another_device_gives_the_same_copies_in_few_pieces_and_hardly_waits(
     variant: str, precision: Precision, tmp_path: Path
