@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
@@ -22,6 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {name: [*map(Requirement, listed)] for name, listed in PROJECT["optional-dependencies"].items()}
 FOR_DEVELOPERS = {"dev", "docs", "release"}
 LARGE = {"benepar", "triton"}
+distributions_of = cache(packages_distributions)  # looks at every file that is installed
 SOURCES = {path: path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")}
 
 
@@ -46,7 +48,7 @@ NAMED = {call for text in SOURCES.values() for call in re.findall(r'import_extra
 
 @pytest.mark.parametrize(("library", "extra"), sorted(NAMED))
 def test_the_extra_that_is_named_has_the_library(library: str, extra: str) -> None:
-    known = packages_distributions().get(library, [library.replace("_", "-")])
+    known = distributions_of().get(library, [library.replace("_", "-")])
     assert {one.name for one in EXTRAS[extra]} & set(known)
 
 
@@ -88,7 +90,7 @@ def test_a_tutorial_says_first_what_its_code_and_commands_need(name: str) -> Non
             needed |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             needed.add((node.module or "").partition(".")[0])
-    distributions = packages_distributions()
+    distributions = distributions_of()
     here = {name for name in needed if name in distributions}
     assert needed - here <= sys.stdlib_module_names | {"treelm"}
     installed = installed_with(asked)

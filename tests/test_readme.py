@@ -102,9 +102,7 @@ def test_one_call_makes_the_table_of_natural_stories(home: Path, tmp_path: Path)
     lines = source.read_text(encoding="utf-8").splitlines(keepends=True)[:41]
     (tmp_path / "reading-times.csv").write_text("".join(lines), encoding="utf-8")
     (command,) = blocks("shell", ROOT / "docs" / "tutorials" / "reading-times.md")
-    counted = (
-        " unigram_surprisal_bits"  # of all of open-english-2, which takes a minute: tests/inference/test_predictors
-    )
+    counted = " unigram_surprisal_bits"  # of a whole corpus, which takes a minute: test_surprisal_table has it
     assert counted in command
     command = command.replace(counted, "")
     run_shell(command, tmp_path, home=home)
