@@ -75,13 +75,8 @@ class _UserEntry:
 
 def corpus_names() -> list[str]:
     """The names of corpora that are here: packaged ones, then those of the user's catalogue."""
-    packaged = [
-        name
-        for one in DATA_PACKAGES
-        if (folder := one.folder) is not None  # searched for once: it takes a millisecond
-        for name in (*one.corpora, *one.made_corpora)
-        if (folder / name).is_dir()
-    ]
+    found = [here / name for one in DATA_PACKAGES if (here := one.folder) for name in (*one.corpora, *one.made_corpora)]
+    packaged = [path.name for path in found if path.is_dir()]
     return list(dict.fromkeys([PACKAGED, *packaged, *_user_entries()]))
 
 
