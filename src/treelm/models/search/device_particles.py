@@ -52,7 +52,7 @@ def systematic_counts(masses: Tensor, number: Tensor, random: Tensor) -> Tensor:
     size, number = masses.shape[-1], number[..., None]
     edges = masses @ masses.new_ones(size, size).triu()  # cumulative sums, which a GPU adds up in any order
     total = edges[..., -1:]
-    below = (number * edges / total.where(total > 0, 1.0) + random[..., None]).floor().minimum(number)
+    below = (number * (edges / total.where(total > 0, 1.0)) + random[..., None]).floor().minimum(number)
     return pad(below, (1, 0)).diff().where(masses > 0, 0.0).clamp(min=0.0)
 
 

@@ -41,6 +41,12 @@ def test_it_finds_what_the_cpu_finds(
     assert_same_on_device(model, **settings)
 
 
+def test_many_particles_are_drawn_as_on_a_cpu() -> None:
+    """Hundreds of analyses have a number each, which only float64 holds well enough."""
+    model = build_model(Tokens(10), 4, seed=11, max_open=5, max_consecutive=3)
+    assert_same_on_device(model, [[3, 1, 4, 1, 5], [3, 1, 4, 2, 2]], method="particles", num_particles=1000, seed=11)
+
+
 @pytest.mark.parametrize("order", ["top-down", "in-order"])
 def test_an_exhaustive_beam_equals_enumeration(order: str) -> None:
     model = build_model(Tokens(2), 1, seed=1, order=order, **TINY)
