@@ -51,7 +51,7 @@ test-isa: install
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/line_ratchet.py
 	$(BIN)/python scripts/wording.py

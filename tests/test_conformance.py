@@ -164,7 +164,7 @@ def test_the_audit_finds_nothing(world: World) -> None:
         return
     enumerate_all = model.probability_mass if isinstance(model, Enumerable) else None
     sentences = SENTENCES[1:] if isinstance(model, Searching) else SENTENCES  # searches of a dozen words take seconds
-    report = audit(model, sentences, num_cuts=2, tolerances={"incremental": 1e-6}, enumerate_all=enumerate_all)
+    report = audit(model, sentences, num_cuts=1, tolerances={"incremental": 1e-6}, enumerate_all=enumerate_all)
     assert report.passed, report.as_text()
     figures = {check.name: check.figure for check in report.checks}
     assert figures["causality"] == figures["batch invariance"] == 0

@@ -37,7 +37,7 @@ def plain_entropies(model: TransformerGrammar, tokens: list[int]) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("variant", [*VARIANTS.values()][::4], ids=[*VARIANTS][::4])
 def test_the_columns_are_those_of_attention_recomputed_step_by_step(variant: dict[str, Any]) -> None:
     model = build_grammar(Tokens(9, 2), 2, seed=5, **TINY, **variant)
     model.search = SearchConfig(**BEAM)

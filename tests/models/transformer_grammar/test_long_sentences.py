@@ -24,7 +24,7 @@ def words_of(num_words: int) -> list[str]:
 def test_it_makes_no_difference_when_rows_are_dropped(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also within a word, where the search asks for it (``max_rows``)."""
     model = build_grammar(TOKENS, num_layers=1, max_open=20, **VARIANTS[variant])
-    sentences, found = [words_of(7), words_of(3)[::-1]], list[object]()
+    sentences, found = [words_of(5), words_of(2)[::-1]], list[object]()
     for room, max_rows in ((0, 1), (20, 100), (1 << 14, 1 << 14)):
         monkeypatch.setattr(arena, "_ROOM", room)
         model.search = SearchConfig(action_beam=6, word_beam=3, fast_track=1, max_rows=max_rows)

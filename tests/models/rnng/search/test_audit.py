@@ -19,7 +19,7 @@ SENTENCES = [["4", "0+5", "3"], ["2"], ["3", "1+2", "4", "4", "5"]]
 
 @pytest.mark.parametrize(
     ("variant", "dtype"),
-    [(VARIANTS[0], torch.float64), *((variant, torch.float32) for variant in VARIANTS[1::2])],
+    [(VARIANTS[0], torch.float64), (VARIANTS[-1], torch.float32)],
     ids=str,
 )
 def test_audit(variant: dict[str, Any], dtype: torch.dtype) -> None:
