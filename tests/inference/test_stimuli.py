@@ -7,6 +7,7 @@ import pytest
 from treelm.corpora.sentence import Sentence
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.stimuli import Punctuation, from_sentences, read_table, read_words, split, stimulus
+from treelm.inference.surprisal import word_offsets
 
 
 def sentence(*words: str, line: int = 1) -> Sentence:
@@ -31,6 +32,8 @@ def test_punctuation_is_read_as_asked(
     assert [list(own) for own in found.tokens] == tokens
     assert [list(own) for own in found.counts] == counts
     assert found.words == tuple(token for own in tokens for token in own)
+    starts = {"apart": [0, 3, 5, 7], "left-out": [0, 5, 11]}.get(punctuation, [0, 5])
+    assert [start for start, _ in word_offsets(found.sentence)] == starts  # in "dog, don't", whatever is read apart
 
 
 def test_an_empty_sentence_ends_a_document() -> None:

@@ -77,7 +77,8 @@ def stimulus(
         kept = tuple(cells for cells, own in zip(kept, tokens, strict=False) for _ in own)
         shown = tuple(is_shown for is_shown, own in zip(shown, tokens, strict=False) for _ in own)
         words = tuple(token for own in tokens for token in own)
-        sentence = replace(sentence, words=words, tree=None, tags=None)
+        # The places of the new words are those in the text, or in the words as they were given.
+        sentence = replace(sentence, words=words, tree=None, tags=None, text=sentence.text or " ".join(sentence.words))
         tokens = tuple((word,) for word in words)
     counts = tuple((True,) * len(own) for own in tokens)
     if punctuation == "left-out":
