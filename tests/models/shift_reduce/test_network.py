@@ -18,9 +18,8 @@ from tests.models.som import plain as structure
 from treelm.corpora.encoding import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers.devices import computing
-from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.machine import ParserStacks
-from treelm.models.shift_reduce.network import ShiftReduce
+from treelm.models.shift_reduce.network import ShiftReduce, ShiftReduceConfig
 
 VOCABULARY_SIZE = 8
 TOLERANCE = {"rtol": 0, "atol": 1e-10}

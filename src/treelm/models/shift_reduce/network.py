@@ -14,13 +14,14 @@ each), D units, L layers, V tokens of the vocabulary (the boundary token is V).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treelm.configs import Dropout, Size, configuration
 from treelm.corpora.encoding import SentenceBatch, encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Analysis, IncrementalState, LanguageModel, Loss, Losses, SentenceScore
@@ -35,7 +36,6 @@ from treelm.models.layers.precision import ExactCopy, linear, to_host
 from treelm.models.layers.recurrent import embed_with_dropout
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.sweep import Kind, Matrix, Rows, sweep
-from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.machine import (
     Bank,
     BoolArray,
@@ -48,8 +48,38 @@ from treelm.models.shift_reduce.machine import (
 from treelm.models.shift_reduce.on_device import StepTape
 from treelm.trees.tree import Tree
 
+OracleKind = Literal["dynamic", "static"]
 Choose = Callable[[Tensor, BoolArray], BoolArray]
 """Logits of REDUCE (n,) and what the oracle would do (n,) -> whether to REDUCE."""
+
+
+@configuration
+class ShiftReduceConfig:
+    """Sizes, oracle, and whether it is a language model too. Raises ``InputError`` for values that make no network.
+
+    Table 5 has ``language_model = false`` with ``oracle = "static"``, and ``true`` with ``"dynamic"``, the defaults.
+    """
+
+    size: Size = 400
+    """Size of every vector (D)."""
+
+    num_layers: Size = 2
+    """Layers of the stack LSTM."""
+
+    embedding_dropout: Dropout = 0.1
+    """Probability that a word type's input vector is zeroed in a batch."""
+
+    dropout: Dropout = 0.3
+    """Probability that a unit is zeroed, in words and, by one mask a sentence, in the states that choose actions."""
+
+    output_dropout: Dropout = 0.5
+    """Probability that a unit is zeroed before the output layer."""
+
+    oracle: OracleKind = "dynamic"
+    """dynamic: actions are sampled in training, and the oracle says what is best after them. static: gold actions."""
+
+    language_model: bool = True
+    """Predict the next word from the state of the stack; without, the model is only a parser."""
 
 
 def greedy(logits: Tensor, best: BoolArray) -> BoolArray:
