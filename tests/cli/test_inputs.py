@@ -72,7 +72,7 @@ def test_words_of_any_script_come_out_as_they_went_in(folder: Path, treelm: Tree
     (folder / "words.txt").write_text(" ".join(WORDS) + "\n", encoding="utf-8")
     outcome = treelm("surprisal", SEARCHING, "words.txt", "--action-beam", "4", "--word-beam", "2")
     assert outcome.code == 0
-    assert re.fullmatch(UNKNOWN + r"([^\n]*left-out\)\n)?(beam 4/2/1: nothing says [^\n]*\n)", outcome.err)
+    assert re.fullmatch(UNKNOWN + r"([^\n]* summed\n)?(beam 4/2/1: nothing says [^\n]*\n)", outcome.err)
     assert [row.split("\t")[2] for row in outcome.out.splitlines()[1:]] == WORDS
 
 

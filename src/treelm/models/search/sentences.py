@@ -194,7 +194,10 @@ def begin_search(
     *,
     in_few_calls: bool,
 ) -> WholeSearch:
-    """The search of sentences with these numbers of tokens, before their first token; on a GPU, all of it there."""
+    """The search of sentences with these numbers of tokens, before their first token; on a GPU, all of it there.
+
+    Raises ``InputError`` for the released search with ``starts``.
+    """
     if in_few_calls:
         assert model.on_device is not None
         machine = model.on_device() if starts is None else model.on_device(starts=starts)
