@@ -26,10 +26,9 @@ CHARACTERS = str.maketrans(
     }
 )
 """Characters that plain text writes otherwise, whatever stands beside them."""
-_MARKS = {**dict.fromkeys("“”«»", '"'), **dict.fromkeys("‘’", "'")}
+_STRAIGHT = str.maketrans({**dict.fromkeys("“”«»", '"'), **dict.fromkeys("‘’", "'")})
 PLAIN_MARKS = {
-    **{chr(code): plain for code, plain in CHARACTERS.items() if plain and plain != " "},
-    **_MARKS,
+    **{chr(code): plain for code, plain in {**CHARACTERS, **_STRAIGHT}.items() if plain and plain != " "},
     **dict.fromkeys("—―⸺⸻", "--"),
     "…": "...",
 }
@@ -58,7 +57,7 @@ def normalise(paragraph: str) -> str:
     check_text(paragraph)
     text = paragraph.translate(CHARACTERS)
     is_british = re.match("[^‘“]*‘", text) is not None
-    text = _british_marks(text) if is_british else text.translate({ord(one): plain for one, plain in _MARKS.items()})
+    text = _british_marks(text) if is_british else text.translate(_STRAIGHT)
     text = _TEX_MARK.sub('"', _DOTS.sub(" ... ", _DASH.sub(" -- ", text)))
     return re.sub(r"\s+", " ", text).strip()
 

@@ -31,7 +31,7 @@ _MARKS = "|*/\\#^~_+=@<>[]{}"
 _ROUND = {"[]", "{}", *_MARKS} - {*"<>[]{}"}
 """Those that may stand around a target, the first and the last of them; <unk> is a word."""
 _CUT_MARKS = frozenset(".,;:?!")
-"""Marks that stand alone in a treebank, and not in running text as a dash may."""
+"""Marks that are separate words in treebanks but not in running text; a dash stands alone in both."""
 _MARKED = "mark the target as *target*, or remove them"
 
 
