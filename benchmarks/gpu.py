@@ -62,6 +62,7 @@ PARTS: dict[str, tuple[float, Callable[[Settings], Iterator[Work | Comparison]]]
     # name: most seconds, rows; in the order of importance
     "equality": (60, gpu_systems.equality),
     "rnng training": (80, gpu_systems.rnng_training),
+    "rnng training, cuda graphs": (40, gpu_systems.captured_training),
     "rnng training, fused kernels": (70, gpu_systems.fused_training),
     "rnng training, public": (50, gpu_public.rnng_training),
     "rnng search": (60, gpu_systems.rnng_search),

@@ -41,6 +41,8 @@ class Arguments:
     """Sentences in a step, at most; of the recipes' actions at most. Or rows of a stream, of 35 tokens."""
     fused_kernels: FusedKernels = "none"
     """As the setting of [training]."""
+    cuda_graphs: bool = False
+    """As the setting of [training]; counted when graphs are replayed."""
     search: bool = False
     """Count a word of beam search, the eighth of as many sentences as ``batch_size``, with books on either side."""
 
@@ -62,7 +64,7 @@ def main(options: Arguments) -> None:
             batches = islice(iter(setup.batches), 3)
             batch = max(batches, key=lambda one: one.num_targets if stream else len(one.tokens))
             with fused_kernels(options.fused_kernels):
-                calls = num_calls(setup.model.train(), batch)
+                calls = num_calls(setup.model.train(), batch, captured=options.cuda_graphs)
         print(json.dumps({"system": name, "sentences": len(batch), "kernel_starts": calls}), flush=True)
 
 

@@ -43,6 +43,7 @@ from treelm.training.recipe import load_recipe
 PRECISIONS = ("fp32", "bf16")
 BATCH_SIZES = (64, 512, 2048)
 BEAMS = ((100, 10), (1000, 100))  # k and k_w
+NUM_BATCHES = 8  # that are trained on in turns
 NUM_SENTENCES = 10  # that are searched at once
 STEPS_BEFORE_SEARCH = 100  # of training, so that search meets a model that knows something
 VOCABULARY_SIZE = 10_000
@@ -81,7 +82,7 @@ def encoded_corpus(form: str) -> EncodedCorpus:
 def tree_batches(form: str, batch_size: int) -> Iterator[SentenceBatch]:
     """Batches of sentences of similar length, again and again."""
     batches = SentenceBatches(encoded_corpus(form), batch_size=batch_size, seed=1)
-    return cycle(list(islice(batches, 8)))
+    return cycle(list(islice(batches, NUM_BATCHES)))
 
 
 @contextmanager
@@ -121,21 +122,28 @@ def equality(settings: Settings) -> Iterator[Comparison]:
             yield Comparison(
                 name=f"{variant} against the CPU", compute=partial(_two_ways, variant, device, on_cpu), most=1e-4
             )
+    compute = partial(_two_ways, "rnng", device, on_cpu, graphs=True)
+    yield Comparison(name="rnng, CUDA graphs, against the CPU", compute=compute, most=1e-4)
     for kernels in FUSED if settings.device == "cuda" else ():
         compute = partial(_two_ways, "rnng", device, on_cpu, kernels)
         yield Comparison(name=f"rnng, fused kernels ({kernels}), against the CPU", compute=compute, most=1e-4)
 
 
 def _two_ways(
-    variant: str, device: torch.device, on_cpu: torch.device, kernels: FusedKernels = "none"
+    variant: str,
+    device: torch.device,
+    on_cpu: torch.device,
+    kernels: FusedKernels = "none",
+    *,
+    graphs: bool = False,
 ) -> tuple[list[float], list[float]]:
     found = []
     for where, in_few_calls in ((device, True), (on_cpu, False)):
         with tempfile.TemporaryDirectory() as folder, computing(in_few_calls=in_few_calls):
             world = build_world(variant, Path(folder))
             with dropout_off(world.model):
-                used = kernels if where == device else "none"
-                config = replace(world.config, device=where.type, fused_kernels=used)
+                used = (kernels, graphs) if in_few_calls else ("none", False)
+                config = replace(world.config, device=where.type, fused_kernels=used[0], cuda_graphs=used[1])
                 found.append(train(replace(world, config=config), where))
     return found[0], found[1]
 
@@ -187,6 +195,15 @@ def fused_training(settings: Settings) -> Iterator[Work]:
             yield Work(name=what, unit="words", step=step)
 
 
+def captured_training(settings: Settings) -> Iterator[Work]:
+    """The same by CUDA graphs, captured while the first steps warm up; a CPU only fills up levels."""
+    for size, batch_size in ((8, 4),) if settings.small else ((256, 512), (256, 2048), (656, 512)):
+        model = build_rnng(settings, size)
+        step = training_step(model, "brackets", batch_size, "fp32", settings, graphs=True)
+        what = f"treelm rnng training, {size} x 2, batch {batch_size}, fp32, CUDA graphs"
+        yield Work(name=what, unit="words", step=step, warm_up=NUM_BATCHES)
+
+
 def training_step(
     model: LanguageModel,
     form: str,
@@ -194,6 +211,8 @@ def training_step(
     name: str,
     settings: Settings,
     kernels: FusedKernels = "none",
+    *,
+    graphs: bool = False,
 ) -> Callable[[], int]:
     """A step on the next batch of trees: words. As in training, what can be planned for the batch after it is."""
     update, batches = trainer(model), tree_batches(form, batch_size)
@@ -202,7 +221,8 @@ def training_step(
     def step() -> int:
         nonlocal following
         batch, following = following, next(batches)
-        with precision(name, settings), fused_kernels(kernels):
+        few = True if graphs else None
+        with precision(name, settings), fused_kernels(kernels), cuda_graphs(wanted=graphs), computing(in_few_calls=few):
             losses = model.losses(batch)
             if isinstance(model, PlansBatches):
                 model.plan_ahead(following)

@@ -26,6 +26,12 @@ def test_a_beam_is_not_off_beside_itself_and_only_an_adaptive_one_is_trusted(pre
     assert rows[-1][6:] == [""] * 3
 
 
+def test_the_levels_of_an_rnng_are_padded_to_few_forms(preloaded: Path) -> None:
+    (found,) = rows_of(preloaded, "benchmarks/gpu_forms.py", "--splits", "dev", "--batch-sizes", "64", "--epochs", "2")
+    assert found["captures"] <= found["updates"] / 2
+    assert 1 < found["levels"] < found["rows"] < 1.6
+
+
 # A network and its plain form take turns, and compute the same loss before anything is timed.
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 from unittest import mock
 
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor
 
 from tests.devices.pretended import DEVICE, Traffic, pretended_device
+from tests.models.layers.recorded import captured_by
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.models.base import LanguageModel
 from treelm.models.layers import few_calls, fused
+from treelm.models.layers.graphs import cuda_graphs
 from treelm.models.search.config import SearchConfig
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Ints
@@ -63,6 +66,33 @@ class OneKernel:
         [one for one in arguments if isinstance(one, Tensor)][-1].zero_()
 
 
+def one_graph(function: Any, samples: Sequence[Tensor]) -> Any:
+    """In place of a captured graph, whose launch is one call; what it is given is copied before, as torch does."""
+    static, outputs = [one.detach() for one in samples], [one.detach() for one in function(*samples)]
+
+    def replay(*tensors: Tensor) -> Any:
+        return _OneGraph.apply(static, outputs, *tensors)
+
+    return replay
+
+
+class _OneGraph(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, static: Sequence[Tensor], outputs: Sequence[Tensor], *tensors: Tensor) -> Any:
+        for own, given in zip(static, tensors, strict=True):
+            own.copy_(given)
+        outputs[0].zero_()
+        ctx.static = static
+        return tuple(one.detach() for one in outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        own = [gradient.clone() for gradient in gradients]
+        own[0].zero_()
+        floating = [torch.empty_like(one) if one.is_floating_point() else None for one in ctx.static]
+        return None, None, *floating
+
+
 @contextmanager
 def counted_calls() -> Iterator[Traffic]:
     """Within this context the pretended device can be used, where the library's LSTM and cell are one call each.
@@ -75,15 +105,22 @@ def counted_calls() -> Iterator[Traffic]:
         yield traffic
 
 
-def num_calls(model: LanguageModel, batch: Batch) -> int:
-    """The calls of losses and gradients of a batch, by a model that then is where it was."""
+def num_calls(model: LanguageModel, batch: Batch, *, captured: bool = False) -> int:
+    """The calls of losses and gradients of a batch, by a model that then is where it was.
+
+    With ``captured`` those of a second time, in which graphs are replayed, by a copy of the model.
+    """
+    if captured:
+        model = deepcopy(model)
+        captured_by(model, DEVICE.type, one_graph)
     device = next(model.parameters()).device
-    with counted_calls() as traffic:
+    with counted_calls() as traffic, cuda_graphs(wanted=captured):
         model.to(DEVICE)
-        traffic.counts.clear()
-        found = model.stream_losses(batch, None)[0] if isinstance(batch, StreamBatch) else model.losses(batch)
-        found.total.backward()
-        model.zero_grad()
+        for _ in range(1 + captured):
+            traffic.counts.clear()
+            found = model.stream_losses(batch, None)[0] if isinstance(batch, StreamBatch) else model.losses(batch)
+            found.total.backward()
+            model.zero_grad()
         counted = traffic.counts["kernels"]
         model.to(device)
     return counted

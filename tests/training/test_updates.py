@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.models.prpn.worlds import prpn
+from tests.models.rnng.worlds import Tokens, build_model
 from tests.training.toys import ToyBatches, ToyLM, toy_model
 from treelm.errors import InputError
 from treelm.models.base import LanguageModel
@@ -114,5 +115,9 @@ def test_graphs_are_refused_without_a_gpu_and_without_loops_over_steps() -> None
     check_given(prpn(), "cuda", cuda_graphs=True)
     with pytest.raises(InputError, match=r"\[training\]: cuda_graphs = true without a GPU; remove this option"):
         check_given(prpn(), "cpu", cuda_graphs=True)
+    with pytest.raises(InputError, match='fused_kernels = "level" with cuda_graphs = true'):
+        check_given(build_model(Tokens(9)), "cuda", cuda_graphs=True, fused_kernels="level")
+    with pytest.raises(InputError, match="cuda_graphs = true for rnng, whose loops are different in every batch"):
+        check_given(build_model(Tokens(9), composition="attention"), "cuda", cuda_graphs=True)
     with pytest.raises(InputError, match="cuda_graphs = true for toy, whose loops are different in every batch"):
         check_given(toy_model(), "cuda", cuda_graphs=True)

@@ -227,6 +227,7 @@ def check_settings(model: LanguageModel, config: TrainingConfig, group: ProcessG
     check(has_graphs(model) or not config.cuda_graphs, found)
     if config.fused_kernels != "none":
         check(has_gpu, f"{fused} without a GPU")
+        check(not config.cuda_graphs, f"{fused} with cuda_graphs = true, which captures other kernels")
         can_fuse = isinstance(model, PlansBatches) and model.has_fused_kernels
         check(can_fuse, f"{fused} for what is not an RNNG, or one with attention composition")
         import_extra("triton", "triton")

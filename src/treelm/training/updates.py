@@ -168,7 +168,7 @@ def update_weights(
     optimizer.step()
     is_one = is_whole and config.micro_batch_size is None
     if next_batch is not None and is_one and isinstance(model, PlansBatches):
-        with fused_kernels(config.fused_kernels):
+        with cuda_graphs(wanted=config.cuda_graphs), fused_kernels(config.fused_kernels):
             model.plan_ahead(next_batch)
     with group.raise_together():
         sums, (found_norm,) = LossSum.read([losses for losses, _ in parts], norm)

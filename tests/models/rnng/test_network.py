@@ -10,10 +10,12 @@ import torch
 
 from tests.models.rnng.plain import SHIFT, PlainRNNG, State
 from tests.models.rnng.worlds import (
+    FORMS,
     Node,
     Tokens,
     as_batch,
     build_model,
+    computed,
     in_order,
     random_tree,
     tokens_of,
@@ -72,14 +74,14 @@ def test_loss_and_gradients_equal_the_step_by_step_form(
     trees = random_trees(vocabulary, count)
     action, word = plain_losses(model, trees)
     expected = gradients(model, action + word)
-    for packed in (False, True):
-        with computing(in_few_calls=packed):
+    for form in FORMS:
+        with computed(model, form):
             losses = model.losses(as_batch(trees, vocabulary))
         torch.testing.assert_close(losses.terms["action"].sum, action, rtol=1e-10, atol=0)
         torch.testing.assert_close(losses.terms["word"].sum, word, rtol=1e-10, atol=0)
         for name, found in gradients(model, losses.total).items():
             scale = max(float(expected[name].abs().max()), 1e-12)
-            assert float((found - expected[name]).abs().max()) <= 1e-10 * scale, (packed, name)
+            assert float((found - expected[name]).abs().max()) <= 1e-10 * scale, (form, name)
 
 
 @pytest.mark.parametrize(("order", "composition", "num_layers", "num_unfinished"), VARIANTS)
@@ -92,17 +94,17 @@ def test_dropout_stands_where_the_plain_form_has_it(
     monkeypatch.setattr(RNNG, "_mask", lambda self, rows, size: self.word_bias.new_full((rows, size), 0.7))
     trees = random_trees(vocabulary, 5)
     expected, wanted = None, {}
-    for unit, packed in product(("type", "token"), (False, True)):
+    for unit, form in product(("type", "token"), FORMS):
         variant = {"order": order, "composition": composition, "num_layers": num_layers, "embedding_dropout_by": unit}
         model = build_model(vocabulary, dropout=0.5, **variant)
         if expected is None:  # the factor is the same for types and tokens
             expected = sum(plain_losses(model, trees, drop=lambda vector: 0.7 * vector))
             wanted = gradients(model, expected)
-        with computing(in_few_calls=packed):
+        with computed(model, form):
             found = model.losses(as_batch(trees, vocabulary)).total
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=0)
         for name, gradient in gradients(model, found).items():
-            torch.testing.assert_close(gradient, wanted[name], rtol=1e-8, atol=1e-10, msg=f"{unit} {packed} {name}")
+            torch.testing.assert_close(gradient, wanted[name], rtol=1e-8, atol=1e-10, msg=f"{unit} {form} {name}")
 
 
 @pytest.mark.parametrize("order", ["top-down", "in-order"])

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 
+from tests.models.layers.recorded import capture_on_cpu, recorded_graphs
 from tests.models.rnng.plain import FIRST_LABEL, REDUCE, SHIFT
 from treelm.corpora.encoding import SentenceBatch
 from treelm.corpora.vocabulary import Pieces, Vocabulary
+from treelm.models.layers.devices import computing
+from treelm.models.layers.graphs import cuda_graphs
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.network import RNNG
 
+FORMS = ("shared products", "few calls", "captured")
 Node = int | tuple[int, list["Node"]]  # a token, or a label over children
 
 
@@ -130,6 +135,16 @@ def as_batch(trees: Sequence[Node], vocabulary: Vocabulary) -> SentenceBatch:
         action_offsets=np.cumsum([0, *map(len, actions)], dtype=np.int64),
         names=tuple(f"trees.ptb:{line}" for line in range(1, len(trees) + 1)),
     )
+
+
+@contextmanager
+def computed(model: RNNG, form: str) -> Iterator[None]:
+    """Within this context the model computes in one of ``FORMS``."""
+    is_captured = form == "captured"
+    if is_captured:
+        capture_on_cpu(model)
+    with computing(in_few_calls=form != "shared products"), recorded_graphs(), cuda_graphs(wanted=is_captured):
+        yield
 
 
 def build_model(

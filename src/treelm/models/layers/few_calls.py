@@ -196,7 +196,12 @@ def run_stack(
         from treelm.models.layers.fused import run_forest  # which imports Triton
 
         return run_forest(linear(inputs, lstm.weight_input, lstm.bias)[None], lstm.weight_hidden[None], levels)[0]
-    weight_input, weight_hidden, bias = map(library_gates, (lstm.weight_input, lstm.weight_hidden, lstm.bias))
+    return run_levels(inputs, (lstm.weight_input, lstm.weight_hidden, lstm.bias), levels, taped)
+
+
+def run_levels(inputs: Tensor, weights: Sequence[Tensor], levels: StackLevels, taped: Taped | None = None) -> Tensor:
+    """Hidden states (n, H) as ``run_stack`` gives them, from the three weights of ``LSTMWeights``."""
+    weight_input, weight_hidden, bias = map(library_gates, weights)
     projected = linear(inputs, weight_input, bias)
     hidden: Tensor = _StackSweep.apply(projected, weight_hidden, levels, taped)  # type: ignore[no-untyped-call]
     return hidden

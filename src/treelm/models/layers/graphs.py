@@ -84,6 +84,8 @@ class GraphedFunction:
         if form not in self._captured and self._may_capture and len(self._captured) < MOST_FORMS:
             try:
                 self._captured[form] = self._new_graph(arguments)
+                if len(self._captured) == MOST_FORMS:
+                    _logger.warning("%d CUDA graphs: loops of other shapes are computed step by step", MOST_FORMS)
             except torch.OutOfMemoryError:
                 _logger.warning("no memory for another CUDA graph: a loop is computed step by step from now on")
                 self._may_capture = False

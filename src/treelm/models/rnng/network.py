@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from treelm.corpora.encoding import SentenceBatch
 from treelm.corpora.stream_batches import StreamBatch
@@ -23,13 +24,16 @@ from treelm.models.documents import DocumentReader
 from treelm.models.layers.devices import PlansAhead, few_calls
 from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
 from treelm.models.layers.few_calls import run_stack
+from treelm.models.layers.graphs import GraphedFunction, graphs_wanted
 from treelm.models.layers.lstm import LSTMWeights, Predecessors, sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import tied
 from treelm.models.rnng.arena import AttentionWeights, SearchWeights, affine
 from treelm.models.rnng.attention import Dropped, attention_outputs
+from treelm.models.rnng.captured import captured_outputs
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
+from treelm.models.rnng.forms import Forms, PaddedPlan
 from treelm.models.rnng.kernels import compose, compose_by_height
 from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.on_device import DeviceStacks
@@ -73,7 +77,8 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
         for table in (self.word_embedding, self.label_embedding, self.initial_embedding):
             nn.init.normal_(table, std=EMBEDDING_DEVIATION)
         self.read_documents(config, embedding_size, dropout=config.dropout)
-        self._plans = PlansAhead()
+        self._plans, self._forms = PlansAhead(), Forms()
+        self._captured = None if config.composition == "attention" else GraphedFunction(captured_outputs)
 
     def _build_composition(self) -> Composition:
         if self.config.composition == "lstm":
@@ -138,6 +143,7 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
             self.word_embedding.device,
             by_type=self._shares_vectors,
             one_start=self._shares_vectors and self.documents is None,
+            forms=self._forms if graphs_wanted() and self.training and self._captured is not None else None,
         )
 
     @property
@@ -147,6 +153,8 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
 
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None = None) -> Tensor:
         """o = ReLU(W drop(h_top) + b) in every context: (T, E). Sentences may begin from ``starts`` (B, E)."""
+        if isinstance(plan.below, PaddedPlan):
+            return self._captured_outputs(plan.below, self._given(plan, word_vectors, starts))
         vectors = self._vectors(plan, word_vectors, starts)
         if isinstance(self.composition, AttentionComposition):
             return self._attention_outputs(plan, vectors)
@@ -171,8 +179,26 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
             vectors, self.composition, self.stack_layers, self.output, dropped, label_vectors, plan.attention
         )
 
-    def _vectors(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None = None) -> Tensor:
-        """The vectors of items: initial ones, words, labels, then those that REDUCE pushes (see ``plan.Given``)."""
+    def _captured_outputs(self, plan: PaddedPlan, given: Tensor) -> Tensor:
+        """The same outputs by one graph, with masks that are drawn before it."""
+        assert self._captured is not None
+        form, composition, masks = plan.form, self.composition, list[Tensor]()
+        lstms, affine_maps = [*self.stack_layers], [self.output]
+        if isinstance(composition, LSTMComposition):
+            lstms += [composition.forward_lstm, composition.backward_lstm]
+            affine_maps.append(composition.output)
+            if self._drops:
+                masks.append(self._mask(sum(form.composed), 2 * self.config.embedding_size))
+        if self._drops:
+            masks += [self._mask(sum(form.stack), self.config.hidden_size) for _ in self.stack]
+        weights: list[Tensor] = [part for one in lstms for part in (one.weight_input, one.weight_hidden, one.bias)]
+        weights += [part for one in affine_maps for part in (one.weight, one.bias)]
+        given = functional.pad(given, (0, 0, 0, sum(form.given) - len(given)))
+        (outputs,) = self._captured(form, len(self.stack), len(masks), plan.tables, given, *masks, *weights)
+        return outputs.index_select(0, plan.contexts)
+
+    def _given(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None = None) -> Tensor:
+        """The vectors that are not composed: initial ones, words, labels, those of REDUCE (see ``plan.Given``)."""
         initial = self.initial_embedding.expand(plan.given.num_initial, -1)
         given = [
             initial if starts is None else initial + starts,
@@ -181,7 +207,11 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
         ]
         if isinstance(self.composition, NoComposition):
             given.append(self.composition.reduce_embedding.expand(plan.given.num_reduce_vectors, -1))
-        vectors = self._drop(torch.cat(given))
+        return self._drop(torch.cat(given))
+
+    def _vectors(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None = None) -> Tensor:
+        """The vectors of items: the given ones, then the composed ones."""
+        vectors = self._given(plan, word_vectors, starts)
         if isinstance(self.composition, LSTMComposition) and plan.lstm is not None:
             kept = self._mask(plan.num_composed, 2 * self.config.embedding_size) if self._drops else None
             if isinstance(plan.lstm, ChainPlan):

@@ -35,7 +35,7 @@ from torch import Tensor
 
 from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.devices import few_calls, plan_to_device
-from treelm.models.layers.few_calls import StackLevels, kernels_wanted, plan_stack
+from treelm.models.layers.few_calls import StackLevels, kernels_wanted, plan_levels, plan_stack
 from treelm.models.layers.levels import (
     Forest,
     Schedule,
@@ -50,6 +50,7 @@ from treelm.models.layers.levels import (
 from treelm.models.layers.lstm import Predecessors, plan_tree
 from treelm.models.rnng.attention import AttentionPlan, plan_attention, schedule_attention
 from treelm.models.rnng.config import RNNGConfig
+from treelm.models.rnng.forms import Form, Forms, PaddedPlan, filled, places
 from treelm.models.search.derivations import Derivations, LocalTrees, before, derive, require_valid
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
@@ -314,7 +315,7 @@ class BatchPlan:
     given: Given
     num_composed: int  # F, constituents that are composed
     vectors: Tensor  # (T,) the vector of the item on top
-    below: Predecessors | StackLevels | Forest  # the context right below every context; not used with attention
+    below: Predecessors | StackLevels | Forest | PaddedPlan  # the context right below each; not used with attention
     actions: Tensor  # (T,) what comes next
     valid: Tensor  # (T, num_actions) what may come next
     shifts: Tensor  # (W,) contexts in which a word comes next
@@ -333,16 +334,20 @@ def plan_batch(
     *,
     by_type: bool,
     one_start: bool,
+    forms: Forms | None = None,
 ) -> BatchPlan:
     """Plan the losses of a batch.
 
     With ``by_type`` all pushes of one word or label share a vector, and so its dropout mask; else every push has its
-    own. With ``one_start`` all sentences share the initial vector. On a GPU the plan is for few large calls. Raises
-    ``InputError`` for a tree that the model cannot build.
+    own. With ``one_start`` all sentences share the initial vector. On a GPU the plan is for few large calls or, with
+    ``forms``, filled up to one of these; then ``below`` is all of it. Raises ``InputError`` for a tree that the model
+    cannot build.
     """
     derivations, packed = derive(config, batch, ends_word, num_labels), few_calls(device)
     valid = require_valid(config, derivations, batch.names, num_labels)
     contexts, below = stack_contexts(derivations, composes=config.composition != "none")
+    forms = forms if packed else None
+    stack: Predecessors | StackLevels | Forest | PaddedPlan
     stack = plan_stack(below, contexts.offsets) if packed else plan_tree(below, contexts.offsets, device)
     pushes = ~np.roll(derivations.is_start, -1)
     local_trees = select_local_trees(derivations.local_trees, pushes[derivations.local_trees.reduce])
@@ -351,7 +356,7 @@ def plan_batch(
         below_context = np.full(len(pushes), -1)
         below_context[contexts.order[derivations.num_sentences :]] = contexts.order[below]
         contexts, order_of_trees = schedule_attention(below_context, local_trees)
-    elif config.composition == "lstm" and packed:
+    elif config.composition == "lstm" and packed and forms is None:
         order_of_trees, counts = order_by_height(local_trees, len(pushes))
     elif config.composition == "lstm":
         levels = schedule_chains(local_trees, len(pushes))
@@ -376,13 +381,19 @@ def plan_batch(
     elif config.composition == "attention":
         numbered = below_context, vector_of_context, vector_of_action
         attention = plan_attention(derivations, local_trees, contexts, order_of_trees, *numbered)
+    vectors = vector_of_context[order]
+    if forms is not None:
+        assert not isinstance(lstm, TreesByHeight)
+        num_given = given.num_initial + len(given.words) + len(given.labels) + given.num_reduce_vectors
+        stack = _pad(forms, num_given, vectors, plan_levels(below, contexts.offsets), lstm)
+        lstm, vectors = None, vectors[:0]
     actions = derivations.actions[order]
     shifts = np.flatnonzero(actions == SHIFT)
     word_index = np.cumsum(derivations.actions == SHIFT) - 1
     plan = BatchPlan(
         given=given,
         num_composed=len(local_trees.reduce),
-        vectors=torch.from_numpy(vector_of_context[order]),
+        vectors=torch.from_numpy(vectors),
         below=stack,
         actions=torch.from_numpy(actions),
         valid=torch.from_numpy(valid[order]),
@@ -393,6 +404,36 @@ def plan_batch(
         attention=attention,
     )
     return plan_to_device(plan, device)
+
+
+def _pad(forms: Forms, num_given: int, vectors: IntArray, stack: StackLevels, chains: ChainPlan | None) -> PaddedPlan:
+    """The plan of the vectors of contexts (T,), of stacks and of LSTM composition, filled up to a form."""
+    directions = [] if chains is None else [chains.forward, chains.backward]
+    steps = [[sum(block.end - block.start for block in level) for level in one.blocks or [[]]] for one in directions]
+    first, composed = list[int](), list[int]()
+    if chains is not None:
+        first = [len(chains.first_inputs)]
+        composed = [sum(end - start for start, end in level) for level in chains.local_trees or [[]]]
+    both = tuple(map(max, zip(*steps, strict=True)))
+    form = forms.find(Form((num_given,), tuple(stack.sizes), tuple(first), both, tuple(composed)))
+    contexts, trees = places(stack.sizes, form.stack), places(composed, form.composed)
+    vector_rows = np.concatenate([np.arange(num_given), sum(form.given) + trees])
+    later = contexts[stack.sizes[0] :] - form.stack[0]
+    tables = [
+        filled(contexts, vector_rows[vectors], sum(form.stack)),
+        filled(later, torch.cat([*stack.below]).numpy(), sum(form.stack[1:])),
+    ]
+    if chains is not None:
+        tables.append(filled(np.arange(first[0]), chains.first_inputs.numpy(), sum(form.first)))
+    for one, sizes in zip(directions, steps, strict=True):
+        rows = places(sizes, form.steps)
+        states = np.concatenate([np.arange(first[0]), sum(form.first) + rows])
+        tables += [
+            filled(rows, vector_rows[one.inputs.numpy()], sum(form.steps)),
+            filled(rows, states[one.previous.numpy()], sum(form.steps)),
+            filled(trees, states[one.last.numpy()], sum(form.composed)),
+        ]
+    return PaddedPlan(form, torch.from_numpy(np.concatenate(tables)), torch.from_numpy(contexts))
 
 
 def _number_vectors(
