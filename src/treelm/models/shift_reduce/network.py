@@ -265,9 +265,6 @@ class ShiftReduce(LanguageModel, Parser):
                     states = states if masks is None else states * masks[row]
                     logits = self.action_logits(states, inputs.index_select(0, position))
                     reduces[is_free] = choose(logits, best)
-            if isinstance(bank, StepTape):  # which wants those that reduce first
-                order = np.argsort(~reduces, kind="stable")
-                rows, reduces = rows[order], reduces[order]
             nodes = stacks.step(rows, reduces)
             read.pushed.append(nodes)
             read.pushed_inputs.append(np.where(reduces, -1, at[rows]))

@@ -22,18 +22,25 @@ from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.precision import linear, operand, product
 from treelm.models.shift_reduce.machine import BoolArray, IntArray, Nodes
 
+OPEN = 100.0
+"""What opens a gate: its sigmoid is 1 in every precision."""
+
 
 class StepTape:
     """The vectors of all nodes, computed as they are pushed, and the logits of REDUCE in the states on top.
 
     The rows of the table (rows, D) are a zero vector, the inputs x, the masks of dropout by sentence, and for each node
-    its item and, by layer, the states h and c of the stack LSTM. For each node that a step pushes these are gathered::
+    what REDUCE would make of its item and the one below, and by layer the states h and c of the stack LSTM. So the item
+    of a constituent is there before it is pushed. For each node that a step pushes these are gathered::
 
-        left, right, [item, h] of each layer, c of each layer, mask, look-ahead
+        item below, item, h of the first layer, [h of the layer below, h] of each other layer, mask, look-ahead
 
-    h and c are those of the node below. Factors of one product stand side by side. An item that is not there yet is
-    written into its place: what REDUCE composes, and for a layer the new h of the layer below it. The mask is
-    multiplied by the new h of the last layer, which makes it the state that decides.
+    and apart from them c of each layer. States are those of the node below. Factors of one product stand side by side.
+    What is not there yet is written into its place: the new h of the layer below. The mask is multiplied by the new h
+    of the last layer, which makes it the state that decides.
+
+    The composition tanh(W [left; right] + b) is the state c of an LSTM whose input gate is open and which has no state
+    before, so that it and the first layer are one product and one cell.
     """
 
     def __init__(
@@ -54,57 +61,65 @@ class StepTape:
         num_nodes = 2 * num_inputs  # at most: all inputs, and one constituent less
         self._table = torch.cat([head, inputs.new_empty(num_nodes * (1 + 2 * len(layers)), size)])
         self._nodes = self._table[len(head) :].view(num_nodes, 1 + 2 * len(layers), size)
+        self._items = np.zeros(1, np.int64)  # the row of the table with the item of each node
         self._composition, self._score = composition, action_score
-        self._layers = [
-            (
-                torch.cat([library_gates(one) for one in (layer.weight_input, layer.weight_hidden)], 1),
-                library_gates(layer.bias),
-            )
-            for layer in layers
-        ]
+        weights = [torch.cat([one.weight_input, one.weight_hidden], 1) for one in layers]
+        zeros = torch.zeros_like(weights[0][: 2 * size])
+        composing = torch.cat([zeros, composition.weight, zeros[:size]])
+        self._weights = operand(torch.stack([composing, *map(library_gates, weights)])).transpose(1, 2)
+        is_open = torch.cat([inputs.new_full((size,), OPEN), zeros[:size, 0]])
+        biases = [torch.cat([is_open, composition.bias, zeros[:size, 0]]), *(library_gates(one.bias) for one in layers)]
+        self._num_rows, self._biases = num_rows, torch.stack(biases).repeat_interleave(num_rows, 0)
         self._action = operand(action_hidden.weight), operand(action_hidden.bias)
-        self._zeros = inputs.new_zeros(num_rows, 4 * size)
         self._gates: list[list[Tensor]] = [[] for _ in layers]
         self.logits = torch.zeros(num_rows, dtype=inputs.dtype, device="cpu")  # (B,)
         self.num_nodes = 0
 
     def _places(self, nodes: IntArray, part: int) -> IntArray:
-        """Where the table has a part of nodes: 0 the item, then h and c of each layer. Node 0 is the zero."""
+        """Where the table has a part of nodes: 0 what REDUCE makes, then h and c of each layer. Node 0 is the zero."""
         places = self._first + (nodes - 1) * self._nodes.shape[1] + part
         return np.where(nodes > 0, places, 0)
 
     def push(self, nodes: Nodes, rows: IntArray, reduces: BoolArray, positions: IntArray) -> None:
         """Compute the next nodes, one for each of ``rows``, and the logits of the same sentences with them on top.
 
-        Rows that reduce come first. ``positions`` (n,) are the inputs that come next, which SHIFT pushes.
+        ``positions`` (n,) are the inputs that come next, which SHIFT pushes.
         """
-        count, last, num = self._num_layers, 2 + 2 * self._num_layers, len(rows)
-        index = np.zeros((num, last + count + 2), np.int64)
-        index[:, 0], index[:, 1] = self._places(nodes.left, 0), self._places(nodes.right, 0)
-        index[:, 2] = np.where(reduces, 0, 1 + positions)
+        count, num, size = self._num_layers, len(rows), self._table.shape[1]
+        items = np.where(reduces, self._places(nodes.right, 0), 1 + positions)
+        cells = [np.zeros_like(items), *(self._places(nodes.below, 2 + 2 * layer) for layer in range(count))]
+        index = np.zeros((num, 3 + 2 * count), np.int64)
+        index[:, 0], index[:, 1] = self._items[nodes.below], items
         for layer in range(count):
-            index[:, 3 + 2 * layer] = self._places(nodes.below, 1 + 2 * layer)
-            index[:, last + layer] = self._places(nodes.below, 2 + 2 * layer)
+            index[:, 2 + 2 * layer] = self._places(nodes.below, 1 + 2 * layer)
         index[:, -2] = 1 + self._num_inputs + (rows if self._masks_by_row else 0)
         index[:, -1] = 1 + np.minimum(positions + ~reduces, self._num_inputs - 1)  # any, if there are no more
-        read = self._table.index_select(0, to_device(index.reshape(-1), self._table.device)).view(*index.shape, -1)
-        if num_reduced := int(reduces.sum()):
-            parts = read[:num_reduced, :2].flatten(1)
-            torch.tanh(linear(parts, self._composition.weight, self._composition.bias), out=read[:num_reduced, 2])
-        made = [read[:, 2]]
-        for layer, (weight, bias) in enumerate(self._layers):
-            if layer:
-                read[:, 2 + 2 * layer].copy_(made[-2])
-            gates = linear(read[:, 2 + 2 * layer : 4 + 2 * layer].flatten(1), weight, bias)
-            *state, kept = few_calls.cell_forward(gates, self._zeros[:num], read[:, last + layer])
+        self._items = np.concatenate([self._items, items])
+        indices = to_device(np.concatenate([index.reshape(-1), *cells]), self._table.device)
+        gathered, cell = self._table.index_select(0, indices).split([index.size, num * len(cells)])
+        read = gathered.view(*index.shape, size)
+        pairs = read.as_strided((2, num, 2 * size), (size, read.stride(0), 1))  # [left; right] and [right; h]
+        gates = torch.bmm(pairs.to(self._weights.dtype), self._weights[:2]).flatten(0, 1)
+        biases = self._biases[self._num_rows - num : self._num_rows + num]
+        hidden, new_cell, kept = few_calls.cell_forward(gates, biases, cell[: 2 * num])
+        made = [new_cell[:num], hidden[num:], new_cell[num:]]
+        self._gates[0].append(kept[num:])
+        for layer in range(1, count):
+            read[:, 1 + 2 * layer].copy_(made[-2])
+            pair = read[:, 1 + 2 * layer : 3 + 2 * layer].flatten(1)
+            gates = product(pair.to(self._weights.dtype), self._weights[1 + layer], like=read)
+            first = (1 + layer) * self._num_rows
+            *state, kept = few_calls.cell_forward(
+                gates, self._biases[first : first + num], cell[(1 + layer) * num : (2 + layer) * num]
+            )
             made += state
             self._gates[layer].append(kept)
         torch.stack(made, 1, out=self._nodes[self.num_nodes : self.num_nodes + num])
         self.num_nodes += num
         read[:, -2].mul_(made[-2])
         weight, bias = self._action
-        hidden = torch._addmm_activation(bias, read[:, -2:].flatten(1).to(weight.dtype), weight.T)  # ReLU
-        logits = linear(hidden.to(read.dtype), self._score.weight, self._score.bias)
+        action = torch._addmm_activation(bias, read[:, -2:].flatten(1).to(weight.dtype), weight.T)  # ReLU
+        logits = linear(action.to(read.dtype), self._score.weight, self._score.bias)
         self.logits[torch.from_numpy(rows)] = logits[:, 0].cpu()
 
     def states(self, pushed: Nodes, positions: IntArray, inputs: Tensor, layers: Sequence[LSTMWeights]) -> Tensor:
@@ -128,11 +143,13 @@ class StepTape:
             before,
             order.position[np.argsort(in_bank)],
             in_bank[parts[wholes.order] - 1],
+            self._items[1:][order.order],
         )
-        levels, (permutation, position, below, bank, read) = plan_to_device(
+        levels, (permutation, position, below, bank, read, rows) = plan_to_device(
             (plan_levels(before, order.offsets), tuple(map(torch.from_numpy, arrays))), inputs.device
         )
-        items, *states = self._nodes[: self.num_nodes].index_select(0, permutation).unbind(1)
+        items = self._table.index_select(0, rows)
+        _, *states = self._nodes[: self.num_nodes].index_select(0, permutation).unbind(1)
         composition = self._composition.weight, self._composition.bias
         vectors = _Items.apply(inputs, *composition, items, bank, read, wholes.offsets.tolist())  # type: ignore[no-untyped-call]
         for weights, hidden, cell, gates in zip(layers, states[::2], states[1::2], self._gates, strict=True):

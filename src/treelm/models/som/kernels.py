@@ -77,10 +77,6 @@ class CellTape(ABC):
     num_nodes: int
 
     @abstractmethod
-    def extend(self, slots: Sequence[tuple[IntArray, IntArray]]) -> None:
-        """Evaluate the nodes of one step, slot by slot as ``MemoryGraph.step`` gives them."""
-
-    @abstractmethod
     def sweep(self, graph: CellGraph) -> None:
         """Evaluate all nodes of a graph, level by level."""
 
@@ -120,7 +116,7 @@ class SlotTape(CellTape):
     _BY_NODE = ("hidden", "gates", "normalised", "inverse_deviation", "input_mask", "hidden_mask")
 
     def extend(self, slots: Sequence[tuple[IntArray, IntArray]]) -> None:
-        """See ``CellTape``."""
+        """Evaluate the nodes of one step, slot by slot as ``MemoryGraph.step`` gives them."""
         pairs = to_device(np.concatenate([np.stack(pair, 1) for pair in slots]), self.bank.device)
         for slot in torch.split(pairs, [len(first) for first, _ in slots]):
             self._evaluate(slot)

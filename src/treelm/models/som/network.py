@@ -36,8 +36,8 @@ from treelm.models.layers.precision import ExactCopy, linear, to_host
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.scores import SubwordAggregation
 from treelm.models.som.config import SOMConfig
-from treelm.models.som.kernels import CellTape, CellWeights, differentiable_bank, segmented_norm
-from treelm.models.som.on_device import PairMasks, begin_tape, sweep_cell
+from treelm.models.som.kernels import CellWeights, SlotTape, differentiable_bank, segmented_norm
+from treelm.models.som.on_device import ScoringTape, sweep_cell
 from treelm.models.som.oracle import EMPTY, ORACLES, DynamicOracle
 from treelm.models.som.plan import IntArray, MemoryGraph, PackedLayout, lay_out, pad, prediction_graph
 from treelm.models.structures import BOUNDARY, SlotSpans
@@ -332,9 +332,7 @@ class SOM(DocumentReader, Parser, OwnMetrics):
         inputs = self.embed(self._tensor(layout.pack(tokens)), starts)
         queries = self.attachment.queries(self.dropout(self.for_scoring(inputs)))
         graph, weights = MemoryGraph(layout, num_slots), self.cell.weights()
-        tape = begin_tape(inputs, weights, capacity=3 * len(inputs), dropout=self._rate) if given is None else None
-        masks = PairMasks(inputs, self._rate)
-        decided = self._decide(layout, graph, queries, tape, masks, choose, given)
+        decided, tape, masks = self._decide(layout, graph, inputs, queries, weights, choose, given)
         if tape is None:
             bank = sweep_cell(inputs, weights, graph.by_level(inputs.device)[0], dropout=self._rate)
         elif torch.is_grad_enabled():
@@ -345,8 +343,8 @@ class SOM(DocumentReader, Parser, OwnMetrics):
             bank = tape.bank[: graph.size]
         row, slot, number = graph.pairs(decided)
         if tape is None:
-            masks.take(len(row))
-        scores = self._attachment_scores(decided[row], number, bank, queries, masks.taken)
+            masks = self._pair_masks(inputs, len(row))
+        scores = self._attachment_scores(decided[row], number, bank, queries, masks)
         later, slots = self._tensor(decided[row] - len(layout.sentences)), self._tensor(slot)
         log_p = slot_log_probs(scores, later, slots, len(decided), num_slots)
         if self.prediction is None:
@@ -394,34 +392,54 @@ class SOM(DocumentReader, Parser, OwnMetrics):
         self,
         layout: PackedLayout,
         graph: MemoryGraph,
+        inputs: Tensor,
         queries: Tensor,
-        tape: CellTape | None,
-        masks: PairMasks,
+        weights: CellWeights,
         choose: Choose,
         given: IntArray | None,
-    ) -> IntArray:
+    ) -> tuple[IntArray, SlotTape | ScoringTape | None, Tensor | None]:
         """Decide step by step and build the graph; on the tape comes what the next decision needs. Or as ``given``.
 
-        Returns the positions from t = 1 on (P - B,), as they were decided. Nothing is differentiated: the gradient is
-        computed afterwards, by levels, for the decisions made here. Scores go to the CPU, which normalises and chooses.
+        Returns the positions from t = 1 on (P - B,), as they were decided, the tape, and the masks of their pairs.
+        Nothing is differentiated: the gradient is computed afterwards, by levels, for the decisions made here. Scores
+        go to the CPU, which normalises and chooses.
         """
-        decided, together = [np.zeros(0, np.int64)], tape is None or not few_calls(queries.device)
+        tape: SlotTape | ScoringTape | None = None
+        if given is None and few_calls(inputs.device):
+            tape = ScoringTape(inputs, weights, self.attachment, queries, layout, dropout=self._rate)
+        elif given is None:
+            tape = SlotTape(inputs, weights, capacity=3 * len(inputs), dropout=self._rate)
+        decided, numbers, masks = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], list[Tensor]()
         while len((waiting := graph.waiting())[0]):
             rows, positions = waiting
             decided.append(positions)
             if given is not None:
                 decisions = given[layout.sentences[rows], layout.times[positions]]
             else:
-                assert tape is not None
                 row, slot, number = graph.pairs(positions)
-                mask = masks.take(len(row))
-                scores = self._attachment_scores(positions[row], number, tape.bank, queries, mask).cpu()
+                numbers.append(number)
+                if isinstance(tape, ScoringTape):
+                    scores = tape.scores[torch.from_numpy(number)]
+                else:
+                    assert tape is not None
+                    mask = self._pair_masks(queries, len(row))
+                    masks += [] if mask is None else [mask]
+                    scores = self._attachment_scores(positions[row], number, tape.bank, queries, mask).cpu()
                 at = torch.from_numpy(row), torch.from_numpy(slot)
                 decisions = choose(all_or_last(slot_log_probs(scores, *at, len(rows), self.config.num_slots)))
-            slots = list(graph.step(rows, decisions, together=together))
+            slots = list(graph.step(rows, decisions, together=not isinstance(tape, ScoringTape)))
             if tape is not None:
                 tape.extend(slots)
-        return np.concatenate(decided)
+        if isinstance(tape, ScoringTape) and self._rate:
+            masks = [tape.masks_of(np.concatenate(numbers))]
+        return np.concatenate(decided), tape, torch.cat(masks, 1) if masks else None
+
+    def _pair_masks(self, like: Tensor, num_pairs: int) -> Tensor | None:
+        """Dropout of the attachment scorer, for candidates and hidden units of pairs: (2, pairs, D), or None."""
+        if not self._rate:
+            return None
+        kept, shape = 1 - self._rate, (num_pairs, like.shape[1])
+        return torch.stack([like.new_empty(shape).bernoulli_(kept).div_(kept) for _ in range(2)])
 
     @property
     def _rate(self) -> float:

@@ -1,12 +1,14 @@
 """The cell of ``kernels`` in few large calls, for a GPU, where starting a kernel costs more than what most compute.
 
-``begin_tape``, ``sweep_cell`` and ``PairMasks`` take the form that suits the device of their tensors.
+``sweep_cell`` takes the form that suits the device of its tensors.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,19 +17,19 @@ from torch.nn import functional
 
 from treelm.models.layers.devices import few_calls, to_device
 from treelm.models.layers.levels import starts
-from treelm.models.layers.precision import add_product, multiply_into, operand, product
+from treelm.models.layers.precision import add_product, linear, multiply_into, operand, product
 from treelm.models.som.kernels import NORM_EPSILON, CellTape, CellWeights, SlotTape, differentiable_bank, segmented_norm
-from treelm.models.som.plan import CellGraph, IntArray
+from treelm.models.som.plan import CellGraph, IntArray, PackedLayout
 
 
 class ChainTape(CellTape):
     """The slots of a step are a chain of products, and each level of the gradient is seven calls.
 
-    The slots of a step are a chain: h of a node is what the node below has just given, so that only the memory's
-    vectors are gathered, and multiplied, once a step. A row of ``joined`` is (d h, d m, h, m, u, f, i, c), and what is
-    mixed is one gated linear unit, of the values h, m, u and the gates f, i, c, and a sum. Before their nodes are
-    evaluated, ``joined`` holds d and 1, and ``hidden`` the bias b_1, or minus infinity where dropout makes it 0; its
-    scale is in W_2.
+    The slots of a step are a chain: h of a node is what the node below has just given, so that other vectors are
+    gathered, and multiplied by their dropout, once a step. A row of ``joined`` is (d h, d m, h, m, u, f, i, c), and
+    what is mixed is one gated linear unit, of the values h, m, u and the gates f, i, c, and a sum. Before their nodes
+    are evaluated, ``joined`` holds d and 1, and ``hidden`` the bias b_1, or minus infinity where dropout makes it 0;
+    its scale is in W_2.
     """
 
     def __init__(self, leaves: Tensor, weights: CellWeights, *, capacity: int, dropout: float) -> None:
@@ -57,35 +59,32 @@ class ChainTape(CellTape):
         self.hidden = torch.cat([self.hidden, hidden.log_().add_(self._hidden_bias)])
         self.joined = torch.cat([self.joined, torch.cat([kept, torch.ones_like(kept), torch.empty_like(hidden)], 1)])
 
-    def extend(self, slots: Sequence[tuple[IntArray, IntArray]]) -> None:
-        """See ``CellTape``."""
-        below, stored = slots[0][0], [second for _, second in slots]
-        read = self.bank.index_select(0, to_device(np.concatenate([below, *stored]), self.bank.device))
-        self._evaluate(read[: len(below)], read[len(below) :], [len(slot) for slot in stored])
-
     def sweep(self, graph: CellGraph) -> None:
         """See ``CellTape``."""
+        pairs = torch.stack([graph.first, graph.second], 1)
         for start, end in pairwise(graph.offsets):
-            below, stored = (self.bank.index_select(0, part[start:end]) for part in (graph.first, graph.second))
-            self._evaluate(below, stored, [end - start])
+            read = self.bank.index_select(0, pairs[start:end].view(-1))
+            self._evaluate(read.view(end - start, 2, -1), [end - start])
 
-    def _evaluate(self, below: Tensor, stored: Tensor, sizes: Sequence[int]) -> None:
-        """Evaluate chains: h of the first nodes (n_1, D), m of all (n, D), and how many nodes each slot has."""
-        first, end, size = self.num_nodes, self.num_nodes + len(stored), self.bank.shape[1]
+    def _evaluate(self, read: Tensor, sizes: Sequence[int]) -> None:
+        """Evaluate chains, of which each slot has so many nodes, from h and m of all nodes (n, 2, D).
+
+        Beyond the first slot h is not known yet, and is 1.
+        """
+        first, end, size = self.num_nodes, self.num_nodes + len(read), self.bank.shape[1]
         while end > len(self.hidden):
             self._grow(len(self.hidden))
-        self.joined[first:end].view(-1, 4, 2, size)[:, :2, 1].mul_(stored[:, None])
-        add_product(self.hidden[first:end], self.joined[first:end, size : 2 * size], self._hidden_weight[:, size:].T)
-        results = []
+        self.joined[first:end].view(-1, 4, 2, size)[:, :2].mul_(read[:, None])
+        results = list[Tensor]()
         for start, stop in pairwise((first + starts(np.array(sizes))).tolist()):
             joined, hidden = self.joined[start:stop], self.hidden[start:stop]
-            joined.view(-1, 4, 2, size)[:, :2, 0].mul_(below[: stop - start, None])
-            add_product(hidden, joined[:, :size], self._hidden_weight[:, :size].T)
+            if results:
+                joined.view(-1, 4, 2, size)[:, :2, 0].mul_(results[-1][: stop - start, None])
+            add_product(hidden, joined[:, : 2 * size], self._hidden_weight.T)
             multiply_into(joined[:, 4 * size :], hidden.relu_(), self._gate_weight.T, bias=self._gate_bias)
             values = functional.glu(self._values_and_gates(joined), 1)
             mixed = torch.sum(values, (1, 2), out=self.mixed[start:stop])
-            below = segmented_norm(mixed, *self._norm, self.segments)
-            results.append(below)
+            results.append(segmented_norm(mixed, *self._norm, self.segments))
         torch.cat(results, out=self.bank[self.num_leaves + first : self.num_leaves + end])
         self.num_nodes = end
 
@@ -153,43 +152,87 @@ class ChainTape(CellTape):
         return [torch.cat(parts, -1) if len(parts) > 1 else parts[0] for parts in by_kind]
 
 
-def begin_tape(leaves: Tensor, weights: CellWeights, *, capacity: int, dropout: float) -> CellTape:
-    """A tape over leaves (L, D), with memory for so many nodes, which grows where there are more."""
-    kind = ChainTape if few_calls(leaves.device) else SlotTape
-    return kind(leaves, weights, capacity=capacity, dropout=dropout)
+class ScoringTape(ChainTape):
+    """A tape that also scores each vector of the bank, as soon as it is there, as a candidate of attachment.
+
+    A vector is a candidate once, when the position after its own is decided about, so that dropout is drawn and scores
+    are computed by vector. A ReLU of query and key is max(key, -query) - (-query), so that a score is one product of
+    the two parts, whose weights have the dropout of hidden units. All that a step gathers is in one table: a row of
+    ones, the negative queries and the bank.
+    """
+
+    def __init__(
+        self,
+        leaves: Tensor,
+        weights: CellWeights,
+        attachment: Any,
+        queries: Tensor,
+        layout: PackedLayout,
+        *,
+        dropout: float,
+    ) -> None:
+        """Begin with the inputs (P, D) and queries (P, D) of all positions."""
+        positions = np.arange(len(leaves))
+        self._attachment, self._positions = attachment, positions
+        self._after = np.minimum(layout.after(positions), len(leaves) - 1)  # which is not read if there is none
+        score = attachment.score.weight.detach() / math.sqrt(leaves.shape[1])
+        self._signed = torch.cat([score, -score])
+        self._table = torch.cat([torch.ones_like(queries[:1]), -queries.detach()])
+        self._masks, self._weights = leaves.new_empty(2, 0, leaves.shape[1]), leaves.new_empty(0, *self._signed.shape)
+        self.scores = torch.empty(0, dtype=leaves.dtype, device="cpu")  # of all vectors of the bank
+        super().__init__(leaves, weights, capacity=3 * len(leaves), dropout=dropout)
+        index = np.stack([np.zeros_like(positions), 1 + self._after], 1)
+        read = self._table.index_select(0, to_device(index.reshape(-1), leaves.device))
+        self._score(0, read.view(len(leaves), 2, -1))
+
+    def _grow(self, num_nodes: int) -> None:
+        super()._grow(num_nodes)
+        num_before = 1 + self.num_leaves
+        self._table = torch.cat([self._table[:num_before], self.bank])
+        self.bank = self._table[num_before:]
+        masks = self.bank.new_ones(2, len(self.bank) - len(self._weights), self.bank.shape[1])
+        if self.dropout:
+            masks.bernoulli_(1 - self.dropout).div_(1 - self.dropout)
+        self._masks = torch.cat([self._masks, masks], 1)
+        self._weights = torch.cat([self._weights, masks[1, :, None] * self._signed])
+
+    def extend(self, slots: Sequence[tuple[IntArray, IntArray]]) -> None:
+        """Evaluate the nodes of one step, slot by slot as ``MemoryGraph.step`` gives them."""
+        below, stored = slots[0][0], [second for _, second in slots]
+        positions = np.concatenate([self._positions[below[: len(second)]] for second in stored])
+        num_before, first = 1 + self.num_leaves, self.num_leaves + self.num_nodes
+        index = np.zeros((len(positions), 3), np.int64)
+        index[: len(below), 0] = num_before + below
+        index[:, 1] = num_before + np.concatenate(stored)
+        index[:, 2] = 1 + self._after[positions]
+        read = self._table.index_select(0, to_device(index.reshape(-1), self.bank.device)).view(*index.shape, -1)
+        self._positions = np.concatenate([self._positions, positions])
+        self._evaluate(read[:, :2], [len(second) for second in stored])
+        self._score(first, read[:, 1:])
+
+    def _score(self, first: int, read: Tensor) -> None:
+        """Score the vectors from this number on, as candidates where read[:, 1] (n, D) are the negative queries."""
+        vectors, key = slice(first, first + len(read)), self._attachment.key
+        keys = self._attachment.key_norm(linear(self.bank[vectors] * self._masks[0, vectors], key.weight, key.bias))
+        torch.maximum(keys, read[:, 1], out=read[:, 0])
+        scores = self.bank.new_empty(len(read), 1, 1)  # with ``out``, because autocast would round to bfloat16
+        torch.bmm(read.flatten(1)[:, None], self._weights[vectors].view(len(read), -1, 1), out=scores)
+        self.scores = torch.cat([self.scores, scores.view(-1).cpu()])
+
+    def masks_of(self, numbers: IntArray) -> Tensor:
+        """The masks (2, n, D) of candidates with these numbers and of their hidden units."""
+        return self._masks.index_select(1, to_device(numbers, self.bank.device))
+
+    def sort(self, order: Tensor) -> None:
+        """See ``CellTape``. What is only for scores is given up."""
+        super().sort(order)
+        self._table = self._masks = self._weights = self.bank[:0]
 
 
 def sweep_cell(leaves: Tensor, weights: CellWeights, graph: CellGraph, *, dropout: float = 0.0) -> Tensor:
     """The bank (L + n, D) of leaves (L, D) and of the results of a graph's nodes, computed by levels."""
     with torch.no_grad():
-        tape = begin_tape(leaves, weights, capacity=len(graph.first), dropout=dropout)
+        kind = ChainTape if few_calls(leaves.device) else SlotTape
+        tape = kind(leaves, weights, capacity=len(graph.first), dropout=dropout)
         tape.sweep(graph)
     return differentiable_bank(leaves, weights, graph, tape)
-
-
-class PairMasks:
-    """Dropout of the attachment scorer, drawn for pairs of a position and a candidate as they come.
-
-    On a CPU masks are drawn for each step. On a GPU, where each draw is a call, they are drawn for many pairs at once.
-    """
-
-    def __init__(self, like: Tensor, rate: float) -> None:
-        """Masks of the type, size and device of the inputs (n, D); on a GPU they are drawn for n pairs at a time."""
-        self._like, self._rate, self._num_ahead = like, rate, len(like) if few_calls(like.device) else 0
-        self._blocks, self._left = list[Tensor](), like.new_empty(2, 0, like.shape[1])
-
-    def take(self, num_pairs: int) -> Tensor | None:
-        """Scaled masks (2, pairs, D) of candidates and hidden units of the next pairs; None without dropout."""
-        if not self._rate:
-            return None
-        if num_pairs > self._left.shape[1]:
-            kept, shape = 1 - self._rate, (max(num_pairs, self._num_ahead), self._like.shape[1])
-            self._left = torch.stack([self._like.new_empty(shape).bernoulli_(kept).div_(kept) for _ in range(2)])
-        taken, self._left = self._left.tensor_split([num_pairs], 1)
-        self._blocks.append(taken)
-        return taken
-
-    @property
-    def taken(self) -> Tensor | None:
-        """All masks that were taken, (2, pairs, D); None without dropout."""
-        return torch.cat(self._blocks, 1) if self._blocks else None
