@@ -12,6 +12,9 @@ export PIP_CONSTRAINT := $(addprefix $(CURDIR)/,$(CONSTRAINTS))
 # Each process takes modules that stand together, so that what a module's tests share is made once, and helps at the end.
 SHARED := -n 2 --dist worksteal
 
+# Tests start the package many times; it is compiled once, also where the environment asks Python to keep nothing.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo report test test-isa test-gpu test-triton quick test-fast doctor durations lint unit docs fuzz snapshots pretrained release try-wheel system-packages install clean
 .DEFAULT_GOAL := demo
 

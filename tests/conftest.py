@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ from treelm.models.layers.devices import find_device
 # No test asserts a time, and continuous integration should not fail at random.
 settings.register_profile("treelm", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("treelm")
+
+# Searches for garbage would take a twentieth of the time: modules and collected tests are there to the end.
+gc.set_threshold(10_000, 20, 10)
 
 # Signals do what they do in a terminal, also under nohup and in a background job, which ignore some of them.
 if hasattr(signal, "SIGHUP"):
@@ -55,6 +59,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         call = getattr(item, "callspec", None)
         if item.get_closest_marker("gpu") and call and call.params.get("variant") not in (None, "rnng", "prpn"):
             item.add_marker(pytest.mark.skip(reason="needs --device cuda"))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # optimisers do: here once, not in each child
 from safetensors.torch import load_file
 
 from tests.training.fitting import fit
