@@ -7,6 +7,7 @@ streams are open, and their encodings, are those of this process. Searches whose
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import runpy
@@ -91,6 +92,7 @@ def _answer(connection: socket.socket) -> NoReturn:
     except BaseException:  # as Python itself tells what nobody caught
         sys.excepthook(*sys.exc_info())
     finally:
+        atexit._run_exitfuncs()
         with suppress(OSError):
             sys.stdout.flush()
         connection.send(bytes([code]))

@@ -18,6 +18,7 @@ from treelm.inference.annotation import BLOCK, JOURNAL
 
 SRC = Path(__file__).parents[2] / "src"
 NUM_LINES = 450
+NARROW = ("--action-beam", "6", "--word-beam", "2")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def annotation(text: Path, project: Path, out: Path, *options: str) -> list[str]:
-    arguments = ["data", "annotate", text, "--parser", project / "run", "--output", out, *options]
+    arguments = ["data", "annotate", text, "--parser", project / "run", "--output", out, *NARROW, *options]
     return [str(argument) for argument in arguments]
 
 
@@ -73,7 +74,7 @@ def test_killed_twice_it_ends_with_the_same_bytes(project: Path, text: Path, tmp
     assert f"{NUM_LINES:,} trees" in outcome.err
     assert out.read_bytes() == whole.read_bytes()
     (tmp_path / "first.txt").write_text("".join(text.read_text().splitlines(keepends=True)[:30]))
-    assert out.read_text().startswith(treelm("parse", project / "run", tmp_path / "first.txt").out)
+    assert out.read_text().startswith(treelm("parse", project / "run", tmp_path / "first.txt", *NARROW).out)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "first.txt",
         "out.ptb",

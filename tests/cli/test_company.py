@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 import treelm as package
 from tests.cli.conftest import Treelm
@@ -16,7 +15,7 @@ from treelm.models.persistence.shipped import shipped_names
 TINY = [str(HERE / name) for name in KEPT]
 ANY = [*shipped_names(), *TINY]
 SENTENCES = """\
-The old city is one of them .
+The old city is one .
 Why ?
 Zyxwv barks
 In 1999 he saw us
@@ -58,21 +57,3 @@ def test_tables_and_trees_have_the_same_bytes_alone_and_in_one_batch(treelm: Tre
     for command in commands(run) if run in TINY else commands(run)[:1]:
         alone, together = (output(treelm, command, run, text, "--batch-size", size) for size in ("1", "64"))
         assert alone == together, command
-
-
-def test_tables_and_trees_have_the_same_bytes_from_two_processes(
-    treelm: Treelm, text: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One process on two threads, against two with a thread each; of searches, ``test_processes``."""
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        run = str(HERE / "neural-pcfg")
-        command, *_ = commands(run)
-        one, two = (
-            output(treelm, command, run, text, "--batch-size", "2", "--processes", number) for number in ("1", "2")
-        )
-        assert two == one
-    finally:
-        torch.set_num_threads(before)

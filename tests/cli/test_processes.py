@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.cli.conftest import Treelm
 from treelm.inference.batching import Sentences
@@ -25,6 +27,14 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
 @pytest.mark.parametrize(
     ("command", "options"),
     [
@@ -33,8 +43,9 @@ def text(tmp_path: Path) -> Path:
     ],
 )
 def test_results_do_not_depend_on_the_number_of_processes(
-    project: Path, treelm: Treelm, text: Path, command: str, options: tuple[str, ...]
+    project: Path, treelm: Treelm, text: Path, command: str, options: tuple[str, ...], two_threads: None
 ) -> None:
+    """One process on two threads, against two with a thread each."""
     files = () if command == "evaluate" else (text,)
     one, two = (treelm(command, project / "run", *files, *options, "--processes", number) for number in ("1", "2"))
     assert one.code == 0

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 SRC = Path(__file__).parents[2] / "src"
+ENDLESS = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
 
 
 @contextmanager
@@ -50,24 +51,37 @@ def stop(process: "subprocess.Popen[str]", run: Path, signal_number: int, *, aft
     return error
 
 
-def test_under_nohup_a_run_goes_on_and_when_it_is_stopped_it_says_how_to_resume_it(
+def test_under_nohup_a_run_goes_on_and_resumed_it_loses_no_work_when_its_terminal_is_closed(
     project: Path, tmp_path: Path
 ) -> None:
-    """A terminal that is closed: the next test but one; more than one signal: ``tests/training``."""
+    """SIGTERM: the next test, and those of several processes in ``tests/training``."""
+    pty = pytest.importorskip("pty")
     run = tmp_path / "run"
-    command = ["train", str(project / "recipe.toml"), "--output", str(run)]
-    endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
+    command = ["train", str(project / "recipe.toml"), "--output", str(run), *ENDLESS]
     code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from treelm.cli import main; main()"
-    with started([*command, *endless], code) as process:
+    with started([*command, "training.checkpoint_every_minutes=90"], code) as process:
         for reached in (2, 8):
             wait_for_step(process, run, reached)
             process.send_signal(signal.SIGHUP)
-        error = stop(process, run, signal.SIGTERM, after_step=10)
+        error = stop(process, run, signal.SIGINT, after_step=10)
     assert f"treelm train --resume {run}" in error
-    reached = max(steps(run))
-    with started(["train", "--resume", str(run)]) as process:
-        stop(process, run, signal.SIGINT, after_step=reached + 2)
+
+    master, terminal = pty.openpty()
+    # A session of its own, whose terminal is the first one that it opens.
+    opening = "import os, sys; os.open(sys.argv.pop(1), os.O_RDWR); from treelm.cli import main; main()"
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    arguments = [os.ttyname(terminal), "train", "--resume", str(run)]
+    stopped = max(steps(run))
+    with started(arguments, opening, **streams, start_new_session=True) as process:
+        os.close(terminal)
+        while max(steps(run)) <= stopped + 4:
+            assert os.read(master, 1 << 16)  # an error when the process is gone; the test's time limit holds, too
+        reached = max(steps(run))
+        os.close(master)
+        assert process.wait(timeout=120) == 75
     assert steps(run) == sorted(steps(run))
+    saved = sorted((run / "checkpoints").iterdir())[-1]
+    assert json.loads((saved / "state.json").read_text())["state"]["step"] >= reached
 
 
 def test_a_stopped_demo_stops_all_its_systems_which_save(project: Path, tmp_path: Path) -> None:
@@ -75,33 +89,11 @@ def test_a_stopped_demo_stops_all_its_systems_which_save(project: Path, tmp_path
         text = (project / "recipe.toml").read_text().replace('"train.ptb"', f'"{project}/train.ptb"')
         (tmp_path / f"{name}.toml").write_text(text)
     recipes = ["one.toml", "two.toml", "three.toml"]
-    endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
-    with started(["demo", "--jobs", "2", "--recipes", *recipes, *endless], cwd=tmp_path) as demo:
+    with started(["demo", "--jobs", "2", "--recipes", *recipes, *ENDLESS], cwd=tmp_path) as demo:
         error = stop(demo, tmp_path / "runs" / "two", signal.SIGTERM, after_step=1)
     assert "the same command goes on" in error
     assert any((tmp_path / "runs" / "two" / "checkpoints").iterdir())
     assert not (tmp_path / "runs" / "three").exists()
-
-
-def test_a_terminal_that_is_closed_loses_no_work(project: Path, tmp_path: Path) -> None:
-    pty = pytest.importorskip("pty")
-    run = tmp_path / "run"
-    master, terminal = pty.openpty()
-    command = ["train", str(project / "recipe.toml"), "--output", str(run)]
-    settings = ["--set", "training.epochs=100000", "training.log_every_steps=5", "training.checkpoint_every_minutes=90"]
-    # A session of its own, whose terminal is the first one that it opens.
-    opening = "import os, sys; os.open(sys.argv.pop(1), os.O_RDWR); from treelm.cli import main; main()"
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
-    arguments = [os.ttyname(terminal), *command, *settings]
-    with started(arguments, opening, **streams, start_new_session=True) as process:
-        os.close(terminal)
-        while max(steps(run), default=0) <= 4:
-            assert os.read(master, 1 << 16)  # an error when the process is gone; the test's time limit holds, too
-        reached = max(steps(run))
-        os.close(master)
-        assert process.wait(timeout=120) == 75
-    saved = sorted((run / "checkpoints").iterdir())[-1]
-    assert json.loads((saved / "state.json").read_text())["state"]["step"] >= reached
 
 
 def ended(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":

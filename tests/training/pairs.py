@@ -1,7 +1,4 @@
-"""Every system on toy data, trained in one process or in two; what came of it is written into a file.
-
-``python -m tests.training.pairs FOLDER`` is one of two processes, which torchrun starts.
-"""
+"""Every system on toy data, trained in one process or in two; what came of it is written into a file."""
 
 from __future__ import annotations
 
@@ -27,13 +24,13 @@ from treelm.training.trainer import train
 
 REPOSITORY = Path(__file__).parents[2]
 # Batches of 12 sentences, or 5 rows, so that the two shards of a stream are not equal.
-STREAM = {"batch_size": 5, "bptt": 9, "dev_rows": 3}
+STREAM = {"batch_size": 5, "bptt": 14, "dev_rows": 3}
 SENTENCES = {"batch_size": 12}
 NT_ASGD = {"optimizer": "nt-asgd", "nonmonotone_interval": 1, "evaluate_every_steps": 2, "learning_rate": 5.0}
 CHANGES: dict[str, dict[str, dict[str, Any]]] = {
     **{system: {} for system in SYSTEMS if not SMALL[system].is_estimated},
     "lstm": {"model": {"activation_penalty": 0.1}},
-    "awd-lstm": {"training": {**NT_ASGD, "bptt_random_length": True}},
+    "awd-lstm": {"training": {**NT_ASGD, "bptt": 9, "bptt_random_length": True}},
     "palm-s": {},
     "prpn": {"model": {"norm": "layer"}},  # batch norm takes no shards
     "rnng": {"training": {"schedule": "plateau", "micro_batch_size": 2}},
@@ -118,6 +115,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def main(folder: Path) -> None:
+    """Train as one of two processes."""
     torch.set_num_threads(1)
     left = folder / f"left-{os.environ['LOCAL_RANK']}"
     # Handlers run in reverse order: this one sees what those that connecting registers have done.
@@ -129,7 +127,3 @@ def main(folder: Path) -> None:
         train_one(folder, folder / f"{name} from two", name, noisy=True, group=group, max_steps=2)
     train_ngram(folder, folder / "ngram two")
     (folder / f"curves-{group.rank}.json").write_text(json.dumps(curves))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -5,41 +5,48 @@ from __future__ import annotations
 import json
 import math
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as distributed
 from safetensors.torch import load_file
 
 from tests.made_once import made_once
-from tests.training.pairs import CASES, environment, recipe_of, torchrun, train_all, train_ngram, train_one
+from tests.training.pairs import CASES, environment, recipe_of, train_all, train_ngram, train_one
 from tests.training.treebanks import write_treebank
 from treelm.training.distributed import ProcessGroup
 
 pytestmark = pytest.mark.timeout(1200)  # all trainings are in one fixture; seconds on an idle machine
+CODE = "import sys; from pathlib import Path; from tests.training import pairs; pairs.main(Path(sys.argv[2]))"
+PAIR = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "TORCHELASTIC_USE_AGENT_STORE": "True"}
 TOLERANCE = 1e-9  # in float64; asked for is 1e-6
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str, preloaded: Path) -> Path:
     """Everything, trained in one process and in two."""
-    return made_once(tmp_path_factory, worker_id, "pairs", _train)
+    return made_once(tmp_path_factory, worker_id, "pairs", lambda folder: _train(folder, preloaded))
 
 
-def _train(folder: Path) -> None:
+def _train(folder: Path, preloaded: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TREELM_CACHE", str(folder / "cache"))
         write_treebank(folder)
         group = ProcessGroup(recipe_of("lstm", folder, noisy=False).training)
         for name in ("lstm", "rnng"):
             train_one(folder, folder / f"{name} from one", name, noisy=True, group=group, max_steps=2)
-        with subprocess.Popen(
-            torchrun("tests.training.pairs", folder), env=environment(), stderr=subprocess.PIPE, text=True
-        ) as pair:
-            curves = train_all(folder, folder / "one", group)
-            _, error = pair.communicate(timeout=900)
-        assert pair.returncode == 0, error
+        # What torchrun does, without its start of two seconds a process (test_distributed): it keeps the store open
+        store = distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        begin = partial(subprocess.Popen, [preloaded / "python", "-c", CODE, folder], stderr=subprocess.PIPE, text=True)
+        own = {**PAIR, "MASTER_PORT": str(store.port)}
+        pair = [begin(env=environment(**own, RANK=rank, LOCAL_RANK=rank)) for rank in "01"]
+        curves = train_all(folder, folder / "one", group)
+        for process in pair:
+            _, error = process.communicate(timeout=900)
+            assert process.returncode == 0, error
         for name in ("lstm", "rnng"):
             curves[f"{name} from two"] = train_one(folder, folder / f"{name} from two", name, noisy=True, group=group)
         train_ngram(folder, folder / "ngram one")
