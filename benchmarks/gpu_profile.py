@@ -29,14 +29,18 @@ class Arguments:
     """Units of each of two layers."""
     batch_size: int = 512
     """Sentences in a step, at most."""
+    cuda_graphs: bool = False
+    """As the setting of [training]; every batch is seen once before."""
 
 
 def main(options: Arguments) -> None:
     """Print one line of JSON: means over the updates."""
     settings = Settings(device=options.device, small=False, seconds=0, public=None)
     model = gpu_systems.build_rnng(settings, options.size)
-    step = gpu_systems.training_step(model, "brackets", options.batch_size, "fp32", settings)
-    step()
+    graphs = options.cuda_graphs
+    step = gpu_systems.training_step(model, "brackets", options.batch_size, "fp32", settings, graphs=graphs)
+    for _ in range(gpu_systems.NUM_BATCHES if graphs else 1):
+        step()
     wait(options.device)
     begin = perf_counter()
     for _ in range(UPDATES):

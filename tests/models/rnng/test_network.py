@@ -27,7 +27,9 @@ from treelm.models.layers import lstm, precision
 from treelm.models.layers.devices import computing
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng import plan
+from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.network import RNNG
+from treelm.models.search.derivations import derive
 
 VARIANTS = [
     pytest.param(order, composition, num_layers, num_unfinished, id=f"{order}-{composition}-{num_layers}-{unit}")
@@ -258,3 +260,25 @@ def test_a_word_that_a_bracket_splits_is_refused() -> None:
     for order in ("top-down", "in-order"):
         with pytest.raises(InputError, match=r"trees.ptb:1: a bracket stands between"):
             build_model(vocabulary, order=order).losses(as_batch([(0, [1, (1, [8])])], vocabulary))
+
+
+@pytest.mark.parametrize("order", ["top-down", "in-order"])
+def test_steps_of_composition_stand_in_the_earliest_levels(order: str) -> None:
+    """The two chains of a local tree, entry by entry: each step after the one before, and after what it reads."""
+    vocabulary = Tokens(9, 3)
+    batch = as_batch(random_trees(vocabulary, 30, seed=3), vocabulary)
+    derivations = derive(RNNGConfig(order=order), batch, vocabulary.ends_word, 3)
+    trees, composed = derivations.local_trees, dict[int, int]()  # the level of each REDUCE
+    forward, backward, schedule = plan.schedule_chains(trees, len(derivations.actions))
+    for tree in sorted(range(len(trees.reduce)), key=lambda tree: int(trees.reduce[tree])):
+        label, *children = range(*trees.offsets[tree : tree + 2])
+        assert forward[label] == backward[label] == -1
+        for levels, chain in ((forward, children), (backward, children[::-1])):
+            level = -1
+            for entry in chain:
+                level = max(level, composed.get(int(trees.entries[entry]), -1)) + 1
+                assert levels[entry] == level
+        composed[int(trees.reduce[tree])] = max(forward[children[-1]], backward[children[0]])
+        place = schedule.position[tree]
+        assert schedule.offsets[composed[int(trees.reduce[tree])]] <= place
+        assert place < schedule.offsets[composed[int(trees.reduce[tree])] + 1]

@@ -41,7 +41,6 @@ from treelm.models.layers.levels import (
     Schedule,
     block_rows,
     blocks,
-    earliest_levels,
     plan_forest,
     ranges,
     schedule_levels,
@@ -93,20 +92,32 @@ def schedule_chains(local_trees: LocalTrees, num_actions: int) -> tuple[IntArray
     """The levels of the steps on all entries, forward (M,) and backward (M,), and the schedule of compositions.
 
     The chains of a local tree are NT, c_1, ..., c_n and NT, c_n, ..., c_1. The step on NT is not scheduled and has the
-    level -1.
+    level -1. Of the steps on children, counted from 0, step k is in level k + max_j (r_j - j) over all j <= k, where
+    r_j is the first level in which its child can be read: 0 for a word, and for a constituent the one after its own.
     """
-    num_entries, first, last = len(local_trees.entries), local_trees.offsets[:-1], local_trees.offsets[1:] - 1
-    forward, backward = _previous_entries(local_trees)
-    # Numbers for scheduling: entry i is read by step i forward and by step (number of entries) + i backward.
+    sizes = local_trees.num_children
     tree_of_action = np.full(num_actions, -1)
-    tree_of_action[local_trees.reduce] = np.arange(len(first))
-    child = tree_of_action[local_trees.entries]
-    awaited = np.where(child[:, None] >= 0, np.stack([last, num_entries + first + 1], 1)[child], -1)
-    shifted = np.where(backward >= 0, backward + num_entries, -1)
-    waits_for = np.column_stack([np.concatenate([forward, shifted]), np.tile(awaited, (2, 1))])
-    levels = earliest_levels(waits_for) - 1  # nonterminals, which wait for nothing, are none
-    forward, backward = levels[:num_entries], levels[num_entries:]
-    return forward, backward, schedule_levels(np.maximum(forward[last], backward[first + 1]))
+    tree_of_action[local_trees.reduce] = np.arange(len(sizes))
+    children = ranges(local_trees.offsets[:-1] + 1, sizes)
+    child, first = tree_of_action[local_trees.entries[children]], starts(sizes)[:-1]
+    place = np.arange(len(children)) - np.repeat(first, sizes)  # from the left, and from the right
+    from_right = np.repeat(sizes, sizes) - 1 - place
+    readable = np.zeros(len(sizes) + 1, np.int64)  # of the last, which is no tree, and so of words, 0
+    order, counts = order_by_height(local_trees, num_actions)
+    for trees in np.split(order, np.cumsum(counts)[:-1]) if counts else ():
+        own, begins = ranges(first[trees], sizes[trees]), starts(sizes[trees])[:-1]
+        waits = readable[child[own]]
+        latest = np.maximum(waits - place[own], waits - from_right[own])
+        readable[trees] = sizes[trees] + np.maximum.reduceat(latest, begins)
+    waits, tree = readable[child], np.repeat(np.arange(len(sizes)), sizes) * num_actions * 2
+
+    def levels(step: IntArray, way: int) -> IntArray:
+        found = np.full(len(local_trees.entries), -1)
+        most = np.maximum.accumulate((way * tree + waits - step)[::way])[::way]  # of each tree: the next one has more
+        found[children] = most - way * tree + step
+        return found
+
+    return levels(place, 1), levels(from_right, -1), schedule_levels(readable[:-1] - 1)
 
 
 def _previous_entries(local_trees: LocalTrees) -> tuple[IntArray, IntArray]:
