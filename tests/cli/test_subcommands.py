@@ -319,10 +319,12 @@ def test_a_text_that_is_read_as_one_sentence_is_told_and_can_be_split(
 
 def test_surprisal_in_documents_says_what_the_system_had_in_mind(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the dog barks .\na cat sleeps .\n\nthe cat\n")
-    outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--context", "document")
+    call = ("surprisal", project / "run", tmp_path / "in.txt", "--columns", "document_position")
+    outcome = treelm(*call, "--context", "document")
     lines = [line.split("\t") for line in outcome.out.splitlines()]
-    assert lines[0][-2:] == ["document_id", "context"]
+    assert lines[0][-3:] == ["document_position", "document_id", "context"]
     assert {tuple(line[-2:]) for line in lines[1:]} == {("1", "sentence"), ("2", "sentence")}
+    assert [row.split("\t")[-1] for row in treelm(*call).out.splitlines()] == [line[-3] for line in lines]
     assert "this rnng was trained on sentences by themselves" in outcome.err
 
 

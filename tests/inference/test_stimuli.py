@@ -1,9 +1,11 @@
 """The experimenter's words, and what a model reads in their place."""
 
+import io
 from pathlib import Path
 
 import pytest
 
+from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.stimuli import Punctuation, from_sentences, read_table, read_words, split, stimulus
@@ -36,10 +38,11 @@ def test_punctuation_is_read_as_asked(
     assert [start for start, _ in word_offsets(found.sentence)] == starts  # in "dog, don't", whatever is read apart
 
 
-def test_an_empty_sentence_ends_a_document() -> None:
-    given = [sentence("a"), sentence("b"), sentence(), sentence(), sentence("c"), sentence()]
-    found = [(one.sentence.words, one.document) for one in from_sentences(given, "as-given")]
-    assert found == [(("a",), "1"), (("b",), "1"), (("c",), "2")]
+def test_documents_are_those_of_the_reader() -> None:
+    token = b"1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n\n"
+    conllu = read_sentences(io.BytesIO(token + token + b"# newdoc\n" + token), format="conllu")
+    for given in (read_sentences(io.BytesIO(b"\na\na\n\n\na\n"), format="text"), conllu):
+        assert [one.document for one in from_sentences(given, "as-given")] == ["1", "1", "2"]
 
 
 @pytest.mark.parametrize(

@@ -176,11 +176,10 @@ def _read(
     if options.layout == "words":
         found = stimuli.read_words(file, options.punctuation, options.encoding)
     else:
-        sentences = options.read(file, skipped, empty_lines=options.context == "document")
-        found = stimuli.from_sentences(sentences, options.punctuation)
+        found = stimuli.from_sentences(options.read(file, skipped), options.punctuation)
     if options.split_sentences:
         names = (*Columns().sentence, stimuli.SENTENCE_NUMBER)
-        return Columns(sentence=names), stimuli.split(found, options.split_sentences, are_documents=True), None
+        return Columns(sentence=names), stimuli.split(found, options.split_sentences), None
     return Columns(), found, None
 
 

@@ -89,22 +89,16 @@ def stimulus(
 
 
 def from_sentences(sentences: Iterable[Sentence], punctuation: Punctuation) -> Iterator[Stimulus]:
-    """Yield stimuli from text or trees; an empty sentence ends a document.
+    """Yield stimuli from text or trees; documents are those that the reader found.
 
     Warns about what all sentences of a text have in common (``EverySentence``).
     """
-    document, is_new, habits = 1, False, EverySentence()
-    first: Sentence | None = None
+    first, habits = None, EverySentence()
     for sentence in sentences:
-        if not sentence.words:
-            is_new = True
-            continue
         if sentence.tree is None:
             first = first or sentence
             habits.add(sentence.words)
-        if is_new:
-            document, is_new = document + 1, False
-        yield stimulus(sentence, punctuation, document=str(document))
+        yield stimulus(sentence, punctuation, document=str(sentence.document + 1))
     if first is not None:
         for note in habits.notes():
             _logger.warning("%s: %s", first.where, note)
