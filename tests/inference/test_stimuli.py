@@ -100,11 +100,8 @@ def test_texts_are_split_into_sentences_and_words_stay_as_they_are() -> None:
     rows = tuple((str(number),) for number in range(len(words)))
     given = stimulus(sentence(*words), "summed", kept=rows, keys=("story",))
     found = list(split([given], "en", are_documents=True))
-    assert [" ".join(one.sentence.words) for one in found] == [
-        "He left.",
-        "“Who?” asked she.",
-        "The fox saw… dogs —and fled.",
-    ]
+    texts = [" ".join(one.sentence.words) for one in found]
+    assert texts == ["He left.", "“Who?” asked she.", "The fox saw… dogs —and fled."]
     assert [one.keys for one in found] == [("story", 1), ("story", 2), ("story", 3)]
     assert {one.document for one in found} == {"1"}
     assert [cells for one in found for cells in one.kept] == list(rows)

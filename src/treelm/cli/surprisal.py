@@ -194,4 +194,5 @@ def _doubts(options: Arguments, model: NamedModel, found: Findings) -> Iterator[
         number = f"{found.num_unconverged} of {found.num_words} words"
         yield f"{number} not converged: another beam may differ ({lm.search.wider} takes longer and settles more)"
     if isinstance(lm, Searching) and not lm.search.is_adaptive and lm.search.method != "particles":
-        yield f"{lm.search}: nothing says which words have converged (an adaptive beam does: {lm.search.wider})"
+        how = f" (an adaptive beam does: {lm.search.wider})" if lm.search.method == "beam" else ""
+        yield f"{lm.search}: nothing says which words have converged{how}"
