@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = torch.device("lazy")
 
@@ -51,7 +50,7 @@ class PretendedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls: type[PretendedTensor], held: Tensor) -> PretendedTensor:
         shape = {"strides": held.stride(), "storage_offset": held.storage_offset(), "dtype": held.dtype}
-        with torch.inference_mode(False):
+        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
             own: PretendedTensor = torch.Tensor._make_wrapper_subclass(cls, held.shape, device=DEVICE, **shape)
         own.held = held
         return own
@@ -120,7 +119,16 @@ _TORCH_AUTOCAST, _TORCH_TENSOR = torch.autocast, torch.tensor
 
 
 def _compute(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any], counts: Counter[str]) -> Any:
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    tensors = list[Tensor]()
+
+    def hold(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [hold(one) for one in value]
+        if isinstance(value, Tensor):
+            tensors.append(value)
+        return value.held if isinstance(value, PretendedTensor) else value
+
+    own_args, own_kwargs = hold(args), {name: hold(value) for name, value in kwargs.items()}
     pretended = [tensor for tensor in tensors if isinstance(tensor, PretendedTensor)]
     asked = kwargs.get("device")
     there = bool(pretended) if asked is None else torch.device(asked).type == DEVICE.type
@@ -128,8 +136,7 @@ def _compute(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any], cou
         _check(operation, args, kwargs, tensors, bool(pretended))
         _count(operation, args, tensors, bool(pretended), there, counts)
     if asked is not None:
-        kwargs = {**kwargs, "device": torch.device("cpu")}
-    own_args, own_kwargs = tree_map(_held, (tuple(args), dict(kwargs)))
+        own_kwargs["device"] = torch.device("cpu")
     if operation is _aten._to_copy.default and own_kwargs.get("pin_memory"):
         own_kwargs["pin_memory"] = False
     found = operation(*own_args, **own_kwargs)
@@ -138,15 +145,13 @@ def _compute(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any], cou
     same = {id(tensor.held): tensor for tensor in pretended}  # what was written in place keeps its identity
 
     def wrap(one: Any) -> Any:
+        if isinstance(one, (list, tuple)):
+            return type(one)(map(wrap, one))
         if not isinstance(one, Tensor):
             return one
         return same[id(one)] if id(one) in same else PretendedTensor(one)
 
-    return tree_map(wrap, found)
-
-
-def _held(value: Any) -> Any:
-    return value.held if isinstance(value, PretendedTensor) else value
+    return wrap(found)
 
 
 def _check(
