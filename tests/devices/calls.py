@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from typing import Any
 from unittest import mock
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tests.devices.pretended import DEVICE, Traffic, pretended_device
-from tests.models.layers.recorded import captured_by
+from tests.models.layers.recorded import captured_by, recorded_graphs
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.models.base import LanguageModel
 from treelm.models.layers import few_calls, fused
@@ -66,31 +66,11 @@ class OneKernel:
         [one for one in arguments if isinstance(one, Tensor)][-1].zero_()
 
 
-def one_graph(function: Any, samples: Sequence[Tensor]) -> Any:
-    """In place of a captured graph, whose launch is one call; what it is given is copied before, as torch does."""
-    static, outputs = [one.detach() for one in samples], [one.detach() for one in function(*samples)]
+class OneLaunch:
+    """In place of a graph, whose launch is one call."""
 
-    def replay(*tensors: Tensor) -> Any:
-        return _OneGraph.apply(static, outputs, *tensors)
-
-    return replay
-
-
-class _OneGraph(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, static: Sequence[Tensor], outputs: Sequence[Tensor], *tensors: Tensor) -> Any:
-        for own, given in zip(static, tensors, strict=True):
-            own.copy_(given)
-        outputs[0].zero_()
-        ctx.static = static
-        return tuple(one.detach() for one in outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        own = [gradient.clone() for gradient in gradients]
-        own[0].zero_()
-        floating = [torch.empty_like(one) if one.is_floating_point() else None for one in ctx.static]
-        return None, None, *floating
+    def replay(self) -> None:
+        torch.zeros((), device=DEVICE)
 
 
 @contextmanager
@@ -112,9 +92,10 @@ def num_calls(model: LanguageModel, batch: Batch, *, captured: bool = False) -> 
     """
     if captured:
         model = deepcopy(model)
-        captured_by(model, DEVICE.type, one_graph)
+        captured_by(model, DEVICE.type)
     device = next(model.parameters()).device
-    with counted_calls() as traffic, cuda_graphs(wanted=captured):
+    launches = mock.patch.multiple(torch.cuda, CUDAGraph=OneLaunch, graph=lambda *_, **settings: nullcontext())
+    with counted_calls() as traffic, cuda_graphs(wanted=captured), recorded_graphs(), launches:
         model.to(DEVICE)
         for _ in range(1 + captured):
             traffic.counts.clear()

@@ -61,6 +61,9 @@ class PretendedTensor(torch.Tensor):
     def __setitem__(self, index: Any, value: Any) -> None:
         super().__setitem__(_on_device(index), value)
 
+    def data_ptr(self) -> int:
+        return self.held.data_ptr()
+
     def tolist(self) -> Any:
         return self.cpu().tolist()
 

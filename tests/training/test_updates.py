@@ -48,48 +48,35 @@ def test_settings_hold_inside_and_are_put_back_after_an_error() -> None:
     assert settings() == before
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_an_update_captures_graphs_only_if_the_recipe_says_so(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, losses = list[str](), ToyLM.losses
-
-    def watched(self: ToyLM, batch: Any) -> Any:
-        seen.append(graphs._wanted.get())
-        return losses(self, batch)
-
-    monkeypatch.setattr(ToyLM, "losses", watched)
-    model, config = toy_model(), TrainingConfig(cuda_graphs=wanted)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
-    update_weights(model, optimizer, next(iter(ToyBatches())), config, 1, ProcessGroup(config), {})
-    assert seen == [wanted]
-    assert not graphs._wanted.get()
+def wanted() -> tuple[bool, str]:
+    return graphs.graphs_wanted(), few_calls.kernels_wanted()
 
 
 class PlanningLM(ToyLM, PlansBatches):
-    """Its plans are kernels that were wanted when they were made."""
+    """It notes which graphs and kernels are wanted where losses are computed and plans are made."""
 
     has_fused_kernels = True
-    seen: ClassVar[list[str]] = []
+    seen: ClassVar[list[tuple[bool, str]]] = []
+
+    def losses(self, batch: Any) -> Any:
+        self.seen.append(wanted())
+        return super().losses(batch)
 
     def plan_ahead(self, batch: Any) -> None:
-        self.seen.append(few_calls.kernels_wanted())
+        self.seen.append(wanted())
 
 
-def test_losses_and_plans_made_ahead_are_those_of_the_kernels_that_the_recipe_names(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("has_graphs", "kernels"), [(False, "none"), (True, "none"), (False, "level")])
+def test_losses_and_plans_made_ahead_are_those_that_the_recipe_names(
+    has_graphs: bool, kernels: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, losses = [], ToyLM.losses
-
-    def watched(self: ToyLM, batch: Any) -> Any:
-        seen.append(few_calls.kernels_wanted())
-        return losses(self, batch)
-
-    monkeypatch.setattr(ToyLM, "losses", watched)
-    monkeypatch.setattr(PlanningLM, "seen", seen)
-    model, config, (batch, *_) = toy_model(of=PlanningLM), TrainingConfig(fused_kernels="level"), ToyBatches()
+    monkeypatch.setattr(PlanningLM, "seen", [])
+    config, (batch, *_) = TrainingConfig(cuda_graphs=has_graphs, fused_kernels=kernels), ToyBatches()
+    model = toy_model(of=PlanningLM)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
     update_weights(model, optimizer, batch, config, 1, ProcessGroup(config), {}, next_batch=batch)
-    assert seen == ["level", "level"]
-    assert few_calls.kernels_wanted() == "none"
+    assert PlanningLM.seen == [(has_graphs, kernels)] * 2
+    assert wanted() == (False, "none")
 
 
 def test_kernels_are_refused_without_a_gpu_or_triton_and_for_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,14 +88,14 @@ def recorded_graphs() -> Iterator[type[Recording]]:
         yield Recording
 
 
-def captured_by(network: nn.Module, device: str, capture: Any = None) -> None:
-    """Let all loops of a network that are captured on a GPU be captured on another device, by this function if any."""
+def captured_by(network: nn.Module, device: str) -> None:
+    """Let all loops of a network that are captured on a GPU be captured on another device."""
     for module in network.modules():
         for name, value in list(vars(module).items()):
             if isinstance(value, GraphedFunction):
-                setattr(module, name, GraphedFunction(value._function, device=device, capture=capture))
+                setattr(module, name, GraphedFunction(value._function, device=device))
 
 
 def capture_on_cpu(network: nn.Module) -> None:
-    """Let all loops of a network that are captured on a GPU be captured on a CPU."""
+    """The same on a CPU."""
     captured_by(network, "cpu")

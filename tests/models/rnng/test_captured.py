@@ -1,30 +1,18 @@
-"""One graph for the levels of many batches: what it computes for other trees, how few starts it leaves, its forms.
+"""One graph for the levels of many batches: what it computes for other trees, how few starts it leaves.
 
 That every variant equals the plain form is tested in ``test_network``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.devices.calls import num_calls
-from tests.devices.worlds import build_world
 from tests.models.rnng.test_network import gradients, random_trees
 from tests.models.rnng.worlds import Tokens, as_batch, build_model, computed
-from treelm.models.layers.devices import computing
 from treelm.models.layers.graphs import GraphedFunction
 from treelm.models.rnng.captured import captured_outputs
-from treelm.models.rnng.forms import FEW_ROWS, MOST_WASTE, Form, Forms, PaddedPlan
-from treelm.models.rnng.network import RNNG
-from treelm.training.distributed import ProcessGroup
-from treelm.training.optimizers import build_optimizer
-from treelm.training.updates import update_weights
 
 
 @pytest.mark.parametrize("composition", ["lstm", "none"])
@@ -60,27 +48,3 @@ def test_an_update_starts_few_kernels_whatever_its_trees(composition: str) -> No
     few, many = (as_batch(random_trees(vocabulary, count, seed=5), vocabulary) for count in (9, 60))
     found = num_calls(model, many, captured=True)
     assert found == num_calls(model, few, captured=True) <= 140 < num_calls(model, few) < num_calls(model, many)
-
-
-def test_the_plan_made_ahead_is_padded_too(tmp_path: Path) -> None:
-    world = build_world("rnng", tmp_path)
-    config, (batch,), model = replace(world.config, cuda_graphs=True), world.batches, world.model
-    assert isinstance(model, RNNG)
-    optimizer, group = build_optimizer(model, config, epoch=0), ProcessGroup(replace(config, device="cpu"))
-    with computing(in_few_calls=True):
-        update_weights(model, optimizer, batch, config, 1, group, {}, next_batch=batch)
-        assert isinstance(model._plan(batch).below, PaddedPlan)  # although graphs are not wanted here
-        assert not isinstance(model._plan(batch).below, PaddedPlan)
-
-
-@given(st.lists(st.lists(st.integers(0, 900), min_size=1, max_size=30), min_size=2, max_size=9))
-def test_a_form_holds_its_plans_and_wastes_little(plans: list[list[int]]) -> None:
-    forms = Forms()
-    for sizes in plans:
-        plan = Form(given=(sizes[0],), stack=tuple(sizes), first=(), steps=(), composed=())
-        form = forms.find(plan)
-        assert form.holds(plan)
-        assert forms.find(plan) in forms._forms
-        assert not form.holds(form._replace(stack=(*form.stack, 1)))
-        if form in forms._forms[:-1]:
-            assert form.num_rows <= MOST_WASTE * plan.num_rows + FEW_ROWS
