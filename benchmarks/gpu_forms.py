@@ -1,4 +1,4 @@
-"""How many CUDA graphs the training of an RNNG captures, and how many rows fill up its levels; counted on a CPU.
+"""How many CUDA graphs the training of an RNNG captures, and how much its levels are padded; counted on a CPU.
 
 python benchmarks/gpu_forms.py --corpora gum-open open-english-2-silver --splits train dev
 """

@@ -196,7 +196,7 @@ def fused_training(settings: Settings) -> Iterator[Work]:
 
 
 def captured_training(settings: Settings) -> Iterator[Work]:
-    """The same by CUDA graphs, captured while the first steps warm up; a CPU only fills up levels."""
+    """The same by CUDA graphs, captured while the first steps warm up; a CPU only pads levels."""
     for size, batch_size in ((8, 4),) if settings.small else ((256, 512), (256, 2048), (656, 512)):
         model = build_rnng(settings, size)
         step = training_step(model, "brackets", batch_size, "fp32", settings, graphs=True)

@@ -151,7 +151,7 @@ class TrainingConfig:
     """Refuse operations that give other bits in every run."""
     cuda_graphs: bool = False
     """Capture the loops over steps of LSTM, ON-LSTM, PRPN and PaLM as CUDA graphs, once for each shape of a batch, so
-    it is for streams of segments of few lengths; and the levels of an RNNG without attention, filled up to few
+    it is for streams of segments of few lengths; and the levels of an RNNG without attention, padded to few
     shapes. GPU only. May differ when a run is resumed."""
     fused_kernels: Literal["none", "level", "forest"] = "none"
     """Compute the LSTMs of an RNNG by kernels in Triton: one a level of stacks or trees, or one for all levels. GPU

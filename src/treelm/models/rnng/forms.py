@@ -1,7 +1,8 @@
 """Forms of plans: numbers of rows of every level that many batches share, so that one CUDA graph computes them all.
 
-A captured graph has fixed shapes, and no two batches of trees have levels of the same sizes. So levels are filled up to
-those of a form. Rows that fill up read row 0 of what they read; nothing reads them, so their gradient is zero.
+A captured graph has fixed shapes, and no two batches of trees have levels of the same sizes. So levels are padded to
+the sizes of a form. Rows of padding read row 0 of each table that they read from. No other row reads them, so their
+gradient is zero.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MULTIPLE = 8  # of rows, and the rows of a level beyond the last one
 
 
 class Form(NamedTuple):
-    """Numbers of rows, of a plan or to fill up to. Without LSTM composition the last three are empty."""
+    """The number of rows of every level, of a plan or after padding. The last three are for LSTM composition."""
 
     given: tuple[int, ...]  # vectors that are not composed
     stack: tuple[int, ...]  # contexts, by the height of the stack
@@ -37,7 +38,7 @@ class Form(NamedTuple):
         return sum(map(sum, self))
 
     def holds(self, plan: Form) -> bool:
-        """Whether a plan with these numbers of rows can be filled up to this form."""
+        """Whether a plan with these numbers of rows can be padded to this form."""
         pairs = list(zip(self, plan, strict=True))
         return all(len(own) >= len(other) for own, other in pairs) and all(
             room >= rows for own, other in pairs for room, rows in zip(own, other, strict=False)
@@ -77,7 +78,7 @@ def _with_room(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class PaddedPlan(NamedTuple):
-    """All levels of a batch, filled up to a form."""
+    """All levels of a batch, padded to a form."""
 
     form: Form
     tables: Tensor  # (n,) what ``captured.py`` reads, one table of numbers of rows after the other

@@ -20,7 +20,7 @@ or from the right. The step on the nonterminal waits for nothing; it is computed
 and is not scheduled. A step on a child waits for the step before it and, if the child is a composed constituent, for
 the last steps of both of its chains; it has the earliest level after these. A constituent is composed in the level of
 the later of its two last steps. On a GPU, where few large calls are faster, local trees are computed by their height
-instead (``TreeLevel``).
+instead (``TreeLevel``) or, as CUDA graphs, in the same levels, which are padded (``forms.py``).
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ def plan_batch(
 
     With ``by_type`` all pushes of one word or label share a vector, and so its dropout mask; else every push has its
     own. With ``one_start`` all sentences share the initial vector. On a GPU the plan is for few large calls or, with
-    ``forms``, filled up to one of these; then ``below`` is all of it. Raises ``InputError`` for a tree that the model
+    ``forms``, padded to one of these; then ``below`` is all of it. Raises ``InputError`` for a tree that the model
     cannot build.
     """
     derivations, packed = derive(config, batch, ends_word, num_labels), few_calls(device)
@@ -418,7 +418,7 @@ def plan_batch(
 
 
 def _pad(forms: Forms, num_given: int, vectors: IntArray, stack: StackLevels, chains: ChainPlan | None) -> PaddedPlan:
-    """The plan of the vectors of contexts (T,), of stacks and of LSTM composition, filled up to a form."""
+    """The plan of the vectors of contexts (T,), of stacks and of LSTM composition, padded to a form."""
     directions = [] if chains is None else [chains.forward, chains.backward]
     steps = [[sum(block.end - block.start for block in level) for level in one.blocks or [[]]] for one in directions]
     first, composed = list[int](), list[int]()
