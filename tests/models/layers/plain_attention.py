@@ -16,8 +16,8 @@ EPSILON = 1e-5  # of the layer norm
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    mean = x.mean()
-    return (x - mean) / ((x - mean) ** 2).mean().add(EPSILON).sqrt() * weight + bias
+    centred = x - x.mean()
+    return centred / (centred**2).mean().add(EPSILON).sqrt() * weight + bias
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -50,18 +50,17 @@ def weights_of(
 ) -> Tensor:
     """The attention of one query, at place t, and one head over what it sees."""
     query = query[head]
+    content = query + weights["content_bias"][number, 0] if kinds else query
+    relative = [
+        (query + weights[f"relative.{kind}.bias"][number, 0], weights[f"relative.{kind}.keys"][number], place)
+        for kind, place in enumerate(kinds)
+    ]
     logits = []
     for s in seen:
         key = keys[s][head]
-        if rotary:
-            logit = turned(query, t) @ turned(key, s)
-        elif kinds:
-            logit = (query + weights["content_bias"][number, 0]) @ key
-        else:
-            logit = query @ key
-        for kind, place in enumerate(kinds):
-            table, bias = weights[f"relative.{kind}.keys"], weights[f"relative.{kind}.bias"]
-            logit = logit + (query + bias[number, 0]) @ table[number, place(t, s)]
+        logit = turned(query, t) @ turned(key, s) if rotary else content @ key
+        for own, table, place in relative:
+            logit = logit + own @ table[place(t, s)]
         logits.append(logit / math.sqrt(len(query)))
     return torch.stack(logits).softmax(0)
 

@@ -62,12 +62,11 @@ def enumerate_all(plain: Plain, length: int) -> Enumeration:
     todo = [(plain.initial(), 0.0, Words(), tuple[int, ...]())]
     while todo:
         state, score, words, actions = todo.pop()
-        tokens = plain.word_log_probs(state).tolist()
         for action, log_prob in successors(plain, state):
             if action == SHIFT and len(words) == length:
                 found.unfinished.append(score + log_prob)
             elif action == SHIFT:
-                for token, token_log_prob in enumerate(tokens):
+                for token, token_log_prob in enumerate(plain.word_log_probs(state).tolist()):
                     longer, total = (*words, token), score + log_prob + token_log_prob
                     found.prefixes.setdefault(longer, []).append(total)
                     todo.append((plain.apply(state, action, token), total, longer, (*actions, action)))
