@@ -79,7 +79,7 @@ def divide(lm: LanguageModel, sentences: Sentences, **options: object) -> list[S
 def test_a_bug_in_another_process_is_told_with_its_own_traceback(
     treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "in.txt").write_text("the dog barks .\n" * 40)
+    (tmp_path / "in.txt").write_text("the dog barks .\n")  # one task: only one worker loads torch
     monkeypatch.setattr("treelm.inference.surprisal.score_with_measures", divide)
     options = ("--columns", "next_entropy_bits", "--processes", "2")
     outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", *options)

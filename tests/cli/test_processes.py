@@ -60,6 +60,7 @@ def die(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence | None]:
 def test_a_process_that_dies_each_time_is_one_line(
     project: Path, treelm: Treelm, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    text.write_text("the dog barks .\n")  # one task: only one worker loads torch
     monkeypatch.setattr("treelm.inference.batching.annotate", die)
     outcome = treelm("parse", project / "run", text, "--processes", "2")
     assert outcome.code == 2
