@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,7 +63,7 @@ def forged(folder: Path, target: Path, changes: dict[str, dict[str, Any]]) -> Pa
 
 
 def test_no_setting_of_a_folder_brings_code_and_its_words_keep_their_bits(
-    folder_of: Callable[[str], Path], tmp_path: Path
+    folder_of: Callable[[str], Path], tmp_path: Path, preloaded: Path
 ) -> None:
     library = tmp_path / "library"
     (library / "kernels" / "layer").mkdir(parents=True)
@@ -76,14 +75,14 @@ def test_no_setting_of_a_folder_brings_code_and_its_words_keep_their_bits(
     folders += [forged(folders[0], tmp_path / name, changes) for name, changes in FORGED.items()]
     code = (
         "import sys, treelm\n"
-        "for folder in sys.argv[1:]:\n"
+        f"sys.path.insert(0, {str(library)!r})\n"
+        "assert 'transformers' not in sys.modules\n"
+        "for folder in sys.argv[2:]:\n"
         f"    print(sum(float(one.log_probs.sum()) for one in treelm.load('hf:' + folder).score({SENTENCES!r})))\n"
     )
-    path = os.pathsep.join([str(library), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "MARK": str(tmp_path / "mark"), "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, folders)], env=environment, capture_output=True, text=True, check=True
-    )
+    environment = {**os.environ, "MARK": str(tmp_path / "mark"), "HF_HUB_OFFLINE": "1"}
+    command = [preloaded / "python", "-c", code, *folders]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert len(done.stdout.split()) == len(folders)
     assert len(set(done.stdout.split())) == 1
     assert not (tmp_path / "mark").exists()

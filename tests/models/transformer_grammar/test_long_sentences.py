@@ -28,8 +28,8 @@ def test_it_makes_no_difference_when_rows_are_dropped(variant: str, monkeypatch:
     for room, max_rows in ((0, 1), (20, 100), (1 << 14, 1 << 14)):
         monkeypatch.setattr(arena, "_ROOM", room)
         model.search = SearchConfig(action_beam=6, word_beam=3, fast_track=1, max_rows=max_rows)
-        scores, trees = model.score(sentences), model.parse_nbest(sentences, 2)
-        found.append(([score.log_probs.tobytes() for score in scores], [[str(one) for one in some] for some in trees]))
+        analyses = model.analyse(sentences)
+        found.append([(one.score and one.score.log_probs.tobytes(), one.tree) for one in analyses])
     assert found[0] == found[1] == found[2]
 
 
