@@ -121,10 +121,12 @@ def small_products(device: torch.device) -> AbstractContextManager[None]:
 def column_sums(matrix: Tensor) -> Tensor:
     """The sum over all dimensions but the last, (..., C) -> (C,), without gradient.
 
-    It is a product with ones, which takes a third of the time of ``sum``.
+    On a CPU it is a product with ones, which takes a third of the time of ``sum``.
     """
     flat = matrix.flatten(0, -2)
-    with small_products(flat.device):  # with ``out``, because autocast would round to bfloat16, on a GPU alone
+    if flat.device.type != "cpu":
+        return flat.sum(0)
+    with small_products(flat.device):  # with ``out``, because autocast would round to bfloat16
         return torch.mv(flat.T, flat.new_ones(len(flat)), out=flat.new_empty(flat.shape[1]))
 
 
@@ -301,7 +303,7 @@ class _Linear(torch.autograd.Function):
         inputs, weight = ctx.saved_tensors
         d_inputs, d_out = gradient.new_empty(inputs.shape), gradient.to(weight.dtype)
         multiply_into(d_inputs, d_out, weight, whole=ctx.whole)
-        if ctx.whole:
+        if ctx.whole or gradient.device.type != "cpu":
             d_weight = product(d_out.T, inputs, like=ctx.like)
         else:
             d_weight = ctx.like.new_zeros(weight.shape)

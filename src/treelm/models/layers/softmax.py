@@ -44,12 +44,12 @@ class _SummedCrossEntropy(torch.autograd.Function):
                 torch.split(logits[: len(wanted)], piece), torch.split(wanted, piece), strict=True
             ):
                 values = part if is_exact else converted[: len(part)].copy_(part).add_(added)
-                values[:, num_columns:] = -torch.inf
+                values[:, num_columns:].fill_(-torch.inf)
                 total += _gradient_into(values, of_part).sum(dtype=torch.float64)
                 d_bias += column_sums(values[:, : len(weight)])
                 if not is_exact:
                     part.copy_(values)  # once for two products
-            logits[len(wanted) :] = 0
+            logits[len(wanted) :].zero_()
             d_logits = logits[:, :num_columns]
             multiply_into(d_hidden[rows], d_logits, multiplied, whole=whole)
             d_weight = _add_weight_gradient(d_weight, d_logits, states, weight, whole)
@@ -61,7 +61,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         (scale,) = gradients
         # In place, for memory; a second backward pass through this node is then an error, which torch reports.
-        d_hidden, d_weight, d_bias = (saved.mul_(scale.to(saved.dtype)) for saved in ctx.saved_tensors)
+        d_hidden, d_weight, d_bias = (saved.mul_(scale) for saved in ctx.saved_tensors)
         return d_hidden, d_weight, d_bias, None, None
 
 

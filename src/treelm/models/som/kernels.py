@@ -123,10 +123,9 @@ class SlotTape(CellTape):
 
     def sweep(self, graph: CellGraph) -> None:
         """See ``CellTape``."""
-        self._draw_masks(slice(0, len(graph.first)))
-        pairs = torch.stack([graph.first, graph.second], 1)
+        self._draw_masks(slice(0, len(graph.reads)))
         for start, end in pairwise(graph.offsets):
-            self._evaluate(pairs[start:end])
+            self._evaluate(graph.reads[start:end])
 
     def _evaluate(self, pairs: Tensor) -> None:
         """Evaluate the next nodes, which read these vectors of the bank as h and m, (n, 2)."""
@@ -191,7 +190,7 @@ class SlotTape(CellTape):
         add_outer(d_gate_weight, d_gates, self.hidden, dtype=dtype)
         for start in range(0, len(d_hidden), OUTER_ROWS):
             rows = slice(start, start + OUTER_ROWS)
-            inputs = torch.cat([bank.index_select(0, read[rows]) for read in (graph.first, graph.second)], 1)
+            inputs = bank.index_select(0, graph.reads[rows].view(-1)).view(-1, 2 * size)
             if self.dropout:
                 inputs *= self.input_mask[rows]
             add_outer(d_hidden_weight, d_hidden[rows], inputs, dtype=dtype)
@@ -201,7 +200,8 @@ class SlotTape(CellTape):
     def _level_gradient(self, d_bank: Tensor, d_hidden: Tensor, bank: Tensor, rows: slice, graph: CellGraph) -> None:
         """Gradients of one level's nodes: fills ``d_hidden`` (before ReLU) and the gates, adds to ``d_bank``."""
         size = bank.shape[1]
-        below, stored = bank.index_select(0, graph.first[rows]), bank.index_select(0, graph.second[rows])
+        first, second = graph.reads[rows].unbind(1)
+        below, stored = bank.index_select(0, first), bank.index_select(0, second)
         d_mixed = d_bank[self.num_leaves + rows.start : self.num_leaves + rows.stop] * self.norm_weight
         _norm_backward(d_mixed, self.normalised[rows], self.inverse_deviation[rows], self.segments)
         f, i, c, u = self.gates[rows].chunk(4, 1)
@@ -218,8 +218,8 @@ class SlotTape(CellTape):
         self.hidden_weight.backward.multiply_into(d_inputs, d_rows)
         if self.dropout:
             d_inputs *= self.input_mask[rows]
-        d_bank.index_add_(0, graph.first[rows], d_below.add_(d_inputs[:, :size]))
-        d_bank.index_add_(0, graph.second[rows], d_stored.add_(d_inputs[:, size:]))
+        d_bank.index_add_(0, first, d_below.add_(d_inputs[:, :size]))
+        d_bank.index_add_(0, second, d_stored.add_(d_inputs[:, size:]))
 
 
 def _norm_backward(gradient: Tensor, normalised: Tensor, inverse_deviation: Tensor, segments: tuple[int, ...]) -> None:

@@ -329,7 +329,8 @@ class SOM(DocumentReader, Parser, OwnMetrics):
         tokens = pad(batch.tokens, batch.token_offsets, first=self.boundary, last=self.boundary)
         if starts is not None:
             starts = starts.index_select(0, self._tensor(layout.sentences))
-        inputs = self.embed(self._tensor(layout.pack(tokens)), starts)
+        read, targets = self._tensor(np.stack([layout.pack(tokens), layout.pack(tokens[:, 1:])])).unbind()
+        inputs = self.embed(read, starts)
         queries = self.attachment.queries(self.dropout(self.for_scoring(inputs)))
         graph, weights = MemoryGraph(layout, num_slots), self.cell.weights()
         decided, tape, masks = self._decide(layout, graph, inputs, queries, weights, choose, given)
@@ -337,7 +338,7 @@ class SOM(DocumentReader, Parser, OwnMetrics):
             bank = sweep_cell(inputs, weights, graph.by_level(inputs.device)[0], dropout=self._rate)
         elif torch.is_grad_enabled():
             nodes, order = graph.by_level(inputs.device)
-            tape.sort(self._tensor(order))
+            tape.sort(order)
             bank = differentiable_bank(inputs, weights, nodes, tape)
         else:
             bank = tape.bank[: graph.size]
@@ -345,19 +346,19 @@ class SOM(DocumentReader, Parser, OwnMetrics):
         if tape is None:
             masks = self._pair_masks(inputs, len(row))
         scores = self._attachment_scores(decided[row], number, bank, queries, masks)
-        later, slots = self._tensor(decided[row] - len(layout.sentences)), self._tensor(slot)
+        later, slots = self._tensor(np.stack([decided[row] - len(layout.sentences), slot])).unbind()
         log_p = slot_log_probs(scores, later, slots, len(decided), num_slots)
         if self.prediction is None:
             log_p_prediction, choices = None, None
             hidden = bank.index_select(0, self._tensor(graph.candidates[:, -1]))
         else:
             log_p_prediction = self._prediction_log_probs(graph, bank)
-            choices = choose(all_or_last(log_p_prediction)) if given is None else layout.pack(given[:, 1:])
+            choices = choose(all_or_last(log_p_prediction.cpu())) if given is None else layout.pack(given[:, 1:])
             hidden = self._predict(layout, graph, bank, choices)
         return MemoryReading(
             layout=layout,
             decisions=graph.decisions,
-            targets=self._tensor(layout.pack(tokens[:, 1:])),
+            targets=targets,
             hidden=hidden,
             log_p=log_p,
             log_p_prediction=log_p_prediction,
@@ -459,9 +460,9 @@ class SOM(DocumentReader, Parser, OwnMetrics):
         """log p' of every position: (P, N)."""
         assert self.prediction is not None
         rows, slots = np.nonzero(graph.candidates >= 0)
-        vectors = self.for_scoring(bank.index_select(0, self._tensor(graph.candidates[rows, slots])))
-        scores = self.prediction(vectors, self.dropout)
-        return slot_log_probs(scores, self._tensor(rows), self._tensor(slots), *graph.candidates.shape)
+        number, row, slot = self._tensor(np.stack([graph.candidates[rows, slots], rows, slots])).unbind()
+        scores = self.prediction(self.for_scoring(bank.index_select(0, number)), self.dropout)
+        return slot_log_probs(scores, row, slot, *graph.candidates.shape)
 
     def _predict(self, layout: PackedLayout, graph: MemoryGraph, bank: Tensor, choices: IntArray) -> Tensor:
         """h of every position (Eq. 7): (P, D)."""

@@ -22,6 +22,11 @@ from treelm.models.som.kernels import NORM_EPSILON, CellTape, CellWeights, SlotT
 from treelm.models.som.plan import CellGraph, IntArray, PackedLayout
 
 
+def appended(rows: Tensor, more: Tensor) -> Tensor:
+    """Rows, then more of them; where there are none yet, without a call."""
+    return torch.cat([rows, more]) if len(rows) else more
+
+
 class ChainTape(CellTape):
     """The slots of a step are a chain of products, and each level of the gradient is seven calls.
 
@@ -54,16 +59,15 @@ class ChainTape(CellTape):
             kept.bernoulli_(1 - self.dropout).div_(1 - self.dropout)
             hidden.bernoulli_(1 - self.dropout)
         vectors = self.bank.new_empty(num_nodes, size)
-        self.bank, self.mixed = torch.cat([self.bank, vectors]), torch.cat([self.mixed, vectors])
-        self.kept = torch.cat([self.kept, kept])
-        self.hidden = torch.cat([self.hidden, hidden.log_().add_(self._hidden_bias)])
-        self.joined = torch.cat([self.joined, torch.cat([kept, torch.ones_like(kept), torch.empty_like(hidden)], 1)])
+        self.bank, self.mixed = torch.cat([self.bank, vectors]), appended(self.mixed, vectors)
+        self.kept, self.hidden = appended(self.kept, kept), appended(self.hidden, hidden.log_().add_(self._hidden_bias))
+        joined = torch.cat([kept, torch.ones_like(kept), torch.empty_like(hidden)], 1)
+        self.joined = appended(self.joined, joined)
 
     def sweep(self, graph: CellGraph) -> None:
         """See ``CellTape``."""
-        pairs = torch.stack([graph.first, graph.second], 1)
         for start, end in pairwise(graph.offsets):
-            read = self.bank.index_select(0, pairs[start:end].view(-1))
+            read = self.bank.index_select(0, graph.reads[start:end].view(-1))
             self._evaluate(read.view(end - start, 2, -1), [end - start])
 
     def _evaluate(self, read: Tensor, sizes: Sequence[int]) -> None:
@@ -103,7 +107,6 @@ class ChainTape(CellTape):
         """See ``CellTape``."""
         size, dtype, d_results = bank.shape[1], self._gate_weight.dtype, d_bank[self.num_leaves :]
         d_hidden, d_joined = torch.empty_like(self.hidden), bank.new_empty(len(self.mixed), 6 * size)
-        pairs = torch.stack([graph.first, graph.second], 1)
         parts = self.mixed.split_with_sizes(self.segments, 1)
         statistics = [torch.native_layer_norm(part, part.shape[1:], None, None, NORM_EPSILON)[1:] for part in parts]
         for start, end in reversed(list(pairwise(graph.offsets))):
@@ -122,7 +125,7 @@ class ChainTape(CellTape):
             )
             d_dropped = product(d_hidden[rows].to(dtype), self._hidden_weight, like=bank)
             d_read = torch.addcmul(d_read, d_dropped, self.kept[rows])
-            d_bank.index_add_(0, pairs[rows].view(-1), d_read.view(-1, size))
+            d_bank.index_add_(0, graph.reads[rows].view(-1), d_read.view(-1, size))
         d_gates = d_joined[:, 2 * size :]
         d_hidden_weight = product(d_hidden.to(dtype).T, self.joined[:, : 2 * size].to(dtype), like=bank)
         d_gate_weight = product(d_gates.to(dtype).T, self.hidden.to(dtype), like=bank).div_(1 - self.dropout)
@@ -178,7 +181,7 @@ class ScoringTape(ChainTape):
         score = attachment.score.weight.detach() / math.sqrt(leaves.shape[1])
         self._signed = torch.cat([score, -score])
         self._table = torch.cat([torch.ones_like(queries[:1]), -queries.detach()])
-        self._masks, self._weights = leaves.new_empty(2, 0, leaves.shape[1]), leaves.new_empty(0, *self._signed.shape)
+        self._masks, self._weights = leaves.new_empty(0, 2, leaves.shape[1]), leaves.new_empty(0, *self._signed.shape)
         self.scores = torch.empty(0, dtype=leaves.dtype, device="cpu")  # of all vectors of the bank
         super().__init__(leaves, weights, capacity=3 * len(leaves), dropout=dropout)
         index = np.stack([np.zeros_like(positions), 1 + self._after], 1)
@@ -190,11 +193,11 @@ class ScoringTape(ChainTape):
         num_before = 1 + self.num_leaves
         self._table = torch.cat([self._table[:num_before], self.bank])
         self.bank = self._table[num_before:]
-        masks = self.bank.new_ones(2, len(self.bank) - len(self._weights), self.bank.shape[1])
+        masks = self.bank.new_ones(len(self.bank) - len(self._masks), 2, self.bank.shape[1])
         if self.dropout:
             masks.bernoulli_(1 - self.dropout).div_(1 - self.dropout)
-        self._masks = torch.cat([self._masks, masks], 1)
-        self._weights = torch.cat([self._weights, masks[1, :, None] * self._signed])
+        self._masks = appended(self._masks, masks)
+        self._weights = appended(self._weights, masks[:, 1:] * self._signed)
 
     def extend(self, slots: Sequence[tuple[IntArray, IntArray]]) -> None:
         """Evaluate the nodes of one step, slot by slot as ``MemoryGraph.step`` gives them."""
@@ -213,7 +216,7 @@ class ScoringTape(ChainTape):
     def _score(self, first: int, read: Tensor) -> None:
         """Score the vectors from this number on, as candidates where read[:, 1] (n, D) are the negative queries."""
         vectors, key = slice(first, first + len(read)), self._attachment.key
-        keys = self._attachment.key_norm(linear(self.bank[vectors] * self._masks[0, vectors], key.weight, key.bias))
+        keys = self._attachment.key_norm(linear(self.bank[vectors] * self._masks[vectors, 0], key.weight, key.bias))
         torch.maximum(keys, read[:, 1], out=read[:, 0])
         scores = self.bank.new_empty(len(read), 1, 1)  # with ``out``, because autocast would round to bfloat16
         torch.bmm(read.flatten(1)[:, None], self._weights[vectors].view(len(read), -1, 1), out=scores)
@@ -221,7 +224,7 @@ class ScoringTape(ChainTape):
 
     def masks_of(self, numbers: IntArray) -> Tensor:
         """The masks (2, n, D) of candidates with these numbers and of their hidden units."""
-        return self._masks.index_select(1, to_device(numbers, self.bank.device))
+        return self._masks.index_select(0, to_device(numbers, self.bank.device)).transpose(0, 1)
 
     def sort(self, order: Tensor) -> None:
         """See ``CellTape``. What is only for scores is given up."""
@@ -233,6 +236,6 @@ def sweep_cell(leaves: Tensor, weights: CellWeights, graph: CellGraph, *, dropou
     """The bank (L + n, D) of leaves (L, D) and of the results of a graph's nodes, computed by levels."""
     with torch.no_grad():
         kind = ChainTape if few_calls(leaves.device) else SlotTape
-        tape = kind(leaves, weights, capacity=len(graph.first), dropout=dropout)
+        tape = kind(leaves, weights, capacity=len(graph.reads), dropout=dropout)
         tape.sweep(graph)
     return differentiable_bank(leaves, weights, graph, tape)

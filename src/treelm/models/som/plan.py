@@ -36,7 +36,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.layers.devices import plan_to_device, to_device
+from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.levels import schedule, starts
 
 IntArray = NDArray[np.int64]
@@ -102,8 +102,7 @@ def pad(values: IntArray, token_offsets: IntArray, *, first: int, last: int) -> 
 class CellGraph(NamedTuple):
     """n evaluations of a cell, numbered by level."""
 
-    first: Tensor  # (n,) the vector in the bank that each one reads as h
-    second: Tensor  # (n,) the vector that it reads as m
+    reads: Tensor  # (n, 2) the vectors in the bank that each one reads as h and m
     offsets: list[int]  # (levels + 1,) level k has the nodes offsets[k] to offsets[k + 1] - 1
 
 
@@ -171,15 +170,15 @@ class MemoryGraph:
             self._second.append(second)
             self.size += count
 
-    def by_level(self, device: torch.device) -> tuple[CellGraph, IntArray]:
+    def by_level(self, device: torch.device) -> tuple[CellGraph, Tensor]:
         """Number the nodes by level; returns their graph, and the old number of each node among the nodes."""
         num_inputs = len(self.decisions)
         first, second = np.concatenate(self._first), np.concatenate(self._second)
         found = schedule(np.stack([first, second], 1) - num_inputs)
         number = np.concatenate([np.arange(num_inputs), num_inputs + found.position, [NONE]])  # number[NONE] is NONE
         self.candidates, self.written = number[self.candidates], number[self.written]
-        read, stored = (torch.from_numpy(number[numbers[found.order]]) for numbers in (first, second))
-        return plan_to_device(CellGraph(read, stored, found.offsets.tolist()), device), found.order
+        reads = torch.from_numpy(number[np.stack([first, second], 1)[found.order]])
+        return plan_to_device((CellGraph(reads, found.offsets.tolist()), torch.from_numpy(found.order)), device)
 
 
 def prediction_graph(
@@ -212,8 +211,8 @@ def prediction_graph(
     first = np.concatenate([number[parents[own]], number[wanted]])[order]
     second = 1 + np.concatenate([graph.written[own], values])[order]
     offsets = starts(np.bincount(num_slots - 1 - slots)).tolist()
-    made = CellGraph(torch.from_numpy(first), torch.from_numpy(second), offsets)
-    return plan_to_device(made, device), to_device(predictions, device)
+    made = CellGraph(torch.from_numpy(np.stack([first, second], 1)), offsets)
+    return plan_to_device((made, torch.from_numpy(predictions)), device)
 
 
 def _prefixes(graph: MemoryGraph, layout: PackedLayout, choices: IntArray, num_slots: int) -> tuple[IntArray, IntArray]:
