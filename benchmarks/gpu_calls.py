@@ -43,6 +43,8 @@ class Arguments:
     """As the setting of [training]."""
     cuda_graphs: bool = False
     """As the setting of [training]; counted when graphs are replayed."""
+    draws: int = 1
+    """How often to count; the mean is printed. What acts by its own draws, as a SOM, starts other numbers each time."""
     search: bool = False
     """Count a word of beam search, the eighth of as many sentences as ``batch_size``, with books on either side."""
 
@@ -64,8 +66,9 @@ def main(options: Arguments) -> None:
             batches = islice(iter(setup.batches), 3)
             batch = max(batches, key=lambda one: one.num_targets if stream else len(one.tokens))
             with fused_kernels(options.fused_kernels):
-                calls = num_calls(setup.model.train(), batch, captured=options.cuda_graphs)
-        print(json.dumps({"system": name, "sentences": len(batch), "kernel_starts": calls}), flush=True)
+                model = setup.model.train()
+                calls = [num_calls(model, batch, captured=options.cuda_graphs) for _ in range(options.draws)]
+        print(json.dumps({"system": name, "sentences": len(batch), "kernel_starts": round(np.mean(calls))}), flush=True)
 
 
 def count_search(name: str, setup: Setup, num_sentences: int) -> None:

@@ -149,6 +149,14 @@ def test_gradients_under_dropout_are_those_of_finite_differences(oracle: str, fe
     assert_gradients_by_differences(network, loss, [*names, "cell.norm.weight", "cell.hidden.bias", "embedding"])
 
 
+def test_decisions_of_the_form_for_a_gpu_have_the_probabilities_of_the_loss() -> None:
+    network, seen = worlds.som(dropout=0.3), list[torch.Tensor]()
+    with computing(in_few_calls=True):
+        log_p = network.read(worlds.batch(network), choose=lambda one: lowest(seen.append(one) or one)).log_p.detach()
+    found, expected = (sorted(one.exp().tolist()) for one in (torch.cat(seen)[: len(log_p)], log_p))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("prediction_network", [True, False])
 def test_a_som_that_learnt_no_words_parses_and_refuses_to_score(prediction_network: bool) -> None:
     model = worlds.som(word_loss=False, prediction_network=prediction_network).eval()
