@@ -131,7 +131,7 @@ HOSTILE: list[tuple[str, str | bytes, str]] = [
     ("t.tsv", HEADER + "a b\t2\t9\t1\n", r":2: characters 2 to 9 of a sentence of 3"),
     ("t.tsv", HEADER + "x" * 200_000 + "\t0\t1\t1\n", r":2: not a table \(field larger"),
     ("t.tsv", HEADER + "y\t0\t1\t1\n" + '"y\t0\t1\t1\ny\t0\t1\t1\n', r":3: .*(goes on|not a table)"),
-    ("pairs.tsv", PAIRS + '"a\tb\nc"\td\te\n', r":2: a quoted cell that goes on to line 3"),
+    ("pairs.tsv", PAIRS + '"a\tb\nc"\td\te\n', r":2: a cell that goes on to line 3"),
     *(
         ("p.jsonl", one, "")
         for one in (DEEP, pair(DEEP), pair(LONG_NUMBER), pair('["a"]'), pair("7"), pair('"\\ud800"'))

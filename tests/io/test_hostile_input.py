@@ -84,7 +84,7 @@ CASES: list[tuple[Callable[[Path], object], str, bytes | None, str]] = [
     (rows, "a.csv", b"a,a\n", ":1: two columns of the name 'a'"),
     (rows, "a.csv", b"a,b\n1\n", ":2: 1 cells under 2 columns"),
     (rows, "a.csv", b'a,b\n"1,2\n3,4\n', ":2: not a table"),
-    (rows, "a.csv", b'a,b\n"1\n2",3\n', ":2: a quoted cell that goes on to line 3"),
+    (rows, "a.csv", b'a,b\n"1\n2",3\n', ":2: a cell that goes on to line 3"),
     (rows, "a.csv", ZIP.getvalue(), ":1: "),
     *((rows, "a.xlsx", content, ": no workbook of Excel") for content in (b"", b"word,rt\n", ZIP.getvalue())),
     (lambda path: list(read_pairs(path)), "a.jsonl", b"{", ":1: "),

@@ -70,7 +70,7 @@ def test_cells_of_a_sheet_are_as_they_would_stand_in_a_text(tmp_path: Path) -> N
     assert rows_of([None], ["word", "rt"], [None], ["a, b", 1]) == [("4", "a, b", "1")]
     with pytest.raises(InputError, match=r"x.xlsx:2: 3 cells under 2 columns"):
         rows_of(["word", "rt"], ["a", 1, "more"])
-    with pytest.raises(InputError, match=r"x.xlsx:3: a quoted cell that goes on to line 4"):
+    with pytest.raises(InputError, match=r"x.xlsx:3: a cell that goes on to line 4"):
         rows_of(["word", "rt"], ["a", 1], ["b\nc", 1])
 
 
