@@ -169,6 +169,7 @@ structure {neural-pcfg} --rules -1                           | --rules -1; give 
 structure {neural-pcfg} --rules 3 --json                     | --rules with --json
 
 pairs {lstm}                                                 | no file, but a run
+pairs {ngram} none.tsv --good yes --bad no                   | no pairs; give a file
 pairs {lstm} cut.tsv.gz                                      | cut.tsv.gz: packed data is truncated or damaged
 pairs run pairs.tsv --items pairs.tsv                        | pairs.tsv: the output is the input
 syntaxgym --surprisals bits.tsv --action-beam 10             | --action-beam with --surprisals; remove one of them
@@ -224,6 +225,7 @@ def folder(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         "bits.tsv": "sentence\tchar_start\tchar_end\tsurprisal_bits\nYes\t0\t3\tmany\n",
         "few.tsv": "sentence\tchar_start\tchar_end\tsurprisal_bits\nx\t0\t1\t1.0\n",
         "pairs.tsv": "grammatical\tungrammatical\nthe dog barks .\tdog the . barks\n",
+        "none.tsv": "yes\tno\n",
         "mine.tsv": "yes\tno\nthe dog barks .\tdog the . barks\n",
         "bad.jsonl": '{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good"\n',
         "times.csv": "text,sentence,word,rt\n" + "".join(times),

@@ -42,7 +42,7 @@ def main(options: Arguments) -> int:
     pairs = list(options.read_pairs(file, skipped))
     if not pairs and skipped:
         raise skipped[0]
-    if 2 * (different := len({(pair.good, pair.bad) for pair in pairs})) <= len(pairs):
+    if 0 < 2 * (different := len({(pair.good, pair.bad) for pair in pairs})) <= len(pairs):
         log(f"{file}: {different} different pairs in {len(pairs)} rows, as of several readers: each row counts")
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
