@@ -67,11 +67,8 @@ def test_one_word_a_line(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("\n\nThe\ndog\r\n\nIt\nNew York\n\n\n\u00a0x\n", encoding="utf-8")
     found = list(read_words(str(path), "as-given"))
-    assert [(one.sentence.words, one.document, one.sentence.line) for one in found] == [
-        (("The", "dog"), "1", 3),
-        (("It", "New York"), "1", 6),
-        (("\u00a0x",), "2", 10),
-    ]
+    expected = [(("The", "dog"), "1", 3), (("It", "New York"), "1", 6), (("\u00a0x",), "2", 10)]
+    assert [(one.sentence.words, one.document, one.sentence.line) for one in found] == expected
     assert found[1].tokens == (("It",), ("New", "York"))
 
 
@@ -80,10 +77,8 @@ def test_a_table_keeps_its_own_columns(tmp_path: Path) -> None:
     path.write_text('item,rt,form,text\n7,300,"dog,",a\n7,210,"say ""no""",a\n7,1,x,b\n', encoding="utf-8")
     table = read_table(str(path), Columns("form", ("item",), "text"), "summed")
     assert table.columns.kept == ("rt",)
-    assert [(one.sentence.identifier, one.document, one.kept) for one in table.stimuli] == [
-        ("7", "a", (("300",), ("210",))),
-        ("7", "b", (("1",),)),
-    ]
+    expected = [("7", "a", (("300",), ("210",))), ("7", "b", (("1",),))]
+    assert [(one.sentence.identifier, one.document, one.kept) for one in table.stimuli] == expected
     assert table.stimuli[0].sentence.words == ("dog,", 'say "no"')
     assert table.stimuli[0].tokens == (("dog", ","), ("say", '"', "no", '"'))
 
