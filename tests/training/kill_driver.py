@@ -124,6 +124,7 @@ def disturb(name: str, directory: Path, num_kills: int, source: random.Random) -
 
 
 def main(directory: Path, num_kills: int, seed: int, *systems: str) -> None:
+    os.fsync = lambda descriptor: None  # what a process has written outlives it
     torch.set_num_threads(1)  # a pool of threads would not survive the fork
     names = [*CHANGES, "toy"] if "all" in systems else list(systems or ("toy",))
     directory.mkdir(exist_ok=True)

@@ -19,7 +19,7 @@ from treelm.models.search.model import GenerativeParser
 from treelm.models.search.on_device import DeviceBeam
 from treelm.models.search.sentences import search_all
 
-SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [3, 1, 4, 2, 2]]
+SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8], [3, 1, 4, 2, 2]]
 
 
 @contextmanager
