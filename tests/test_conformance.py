@@ -414,15 +414,15 @@ def test_the_command_line_works_on_it(system: str, treelm: Treelm, tmp_path: Pat
     length = {} if SMALL[system].is_estimated else {"max_steps": 2}
     save_recipe(small_recipe(system, tmp_path, {"training": length}), tmp_path / "small.toml")
     run, text = tmp_path / "run", tmp_path / "text.txt"
-    text.write_text("".join(" ".join(words) + "\n" for words in SENTENCES[:2]))
+    text.write_text("".join(" ".join(words) + "\n" for words in SENTENCES[1:3]))
     assert treelm("train", tmp_path / "small.toml", "--output", run, "--quiet").code == 0
     model = load_model(run)
     assert treelm("evaluate", run, "--split", "test", "--json").code == 0
     if scores_words(model):
         table = treelm("surprisal", run, text)
         assert table.code == 0
-        assert len(table.out.splitlines()) > sum(map(len, SENTENCES[:2]))
+        assert len(table.out.splitlines()) > sum(map(len, SENTENCES[1:3]))
         assert treelm("audit", run, text).code == 0
     if has(model, Parser):
         parsed = treelm("parse", run, text)
-        assert [Tree.parse(line).words() for line in parsed.out.splitlines()] == SENTENCES[:2]
+        assert [Tree.parse(line).words() for line in parsed.out.splitlines()] == SENTENCES[1:3]
