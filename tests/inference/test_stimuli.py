@@ -8,8 +8,7 @@ import pytest
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.inference.sentence_rows import Columns
-from treelm.inference.stimuli import Punctuation, from_sentences, read_table, read_words, split, stimulus
-from treelm.inference.surprisal import word_offsets
+from treelm.inference.stimuli import Punctuation, from_sentences, read_table, read_words, split, stimulus, word_offsets
 
 
 def sentence(*words: str, line: int = 1) -> Sentence:
@@ -98,6 +97,8 @@ def test_texts_are_split_into_sentences_and_words_stay_as_they_are() -> None:
     texts = [" ".join(one.sentence.words) for one in found]
     assert texts == ["He left.", "“Who?” asked she.", "The fox saw… dogs —and fled."]
     assert [one.keys for one in found] == [("story", 1), ("story", 2), ("story", 3)]
+    apart = list(split([stimulus(sentence("It", "is.", "I", "don't."), "apart")], "en"))[1]
+    assert (apart.sentence.text, word_offsets(apart.sentence)) == ("I don't.", [(0, 1), (2, 4), (4, 7), (7, 8)])
     assert {one.document for one in found} == {"1"}
     assert [cells for one in found for cells in one.kept] == list(rows)
     assert [own for one in found for own in one.tokens] == list(given.tokens)

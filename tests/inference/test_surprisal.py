@@ -13,8 +13,8 @@ from tests.models.test_bits import build
 from tests.systems import SMALL
 from treelm.corpora.sentence import Sentence
 from treelm.inference.settings import Context
-from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
-from treelm.inference.surprisal import score_stimuli, word_frame, word_offsets
+from treelm.inference.stimuli import Punctuation, Stimulus, stimulus, word_offsets
+from treelm.inference.surprisal import score_stimuli, word_frame
 from treelm.models import SYSTEMS, system_class
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import set_search

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -78,7 +79,7 @@ def stimulus(
         shown = tuple(is_shown for is_shown, own in zip(shown, tokens, strict=False) for _ in own)
         words = tuple(token for own in tokens for token in own)
         # The places of the new words are those in the text, or in the words as they were given.
-        sentence = replace(sentence, words=words, tree=None, tags=None, text=sentence.text or " ".join(sentence.words))
+        sentence = replace(sentence, words=words, tree=None, tags=None, text=_text_of(sentence))
         tokens = tuple((word,) for word in words)
     counts = tuple((True,) * len(own) for own in tokens)
     if punctuation == "left-out":
@@ -244,9 +245,11 @@ def split(stimuli: Iterable[Stimulus], language: str, *, are_documents: bool = F
     With ``are_documents``, every given stimulus is a document.
     """
     for one in stimuli:
-        ends = sentence_ends(one.sentence.words, language)
+        ends, offsets = sentence_ends(one.sentence.words, language), word_offsets(one.sentence)
         for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True), start=1):
-            sentence = replace(one.sentence, words=one.sentence.words[start:end], text=None, tree=None, tags=None)
+            places = [place for own in offsets[start:end] for place in own if place is not None]
+            text = _text_of(one.sentence)[places[0] : places[-1]] if places else None
+            sentence = replace(one.sentence, words=one.sentence.words[start:end], text=text, tree=None, tags=None)
             yield replace(
                 one,
                 document=one.sentence.identifier if are_documents else one.document,
@@ -257,3 +260,35 @@ def split(stimuli: Iterable[Stimulus], language: str, *, are_documents: bool = F
                 kept=one.kept[start:end],
                 shown=one.shown[start:end],
             )
+
+
+_SPACE = re.compile(r"\s")
+_MOST_AS_ONE = 5  # words
+
+
+def _text_of(sentence: Sentence) -> str:
+    """The text of a sentence; if the source gives none, its words joined by spaces."""
+    return sentence.text or " ".join(sentence.words)
+
+
+def word_offsets(sentence: Sentence) -> list[tuple[int, int] | tuple[None, None]]:
+    """Where each word stands in the text of its sentence: characters from 0, the end exclusive.
+
+    If the source gives no text, the words joined by spaces are the text. A word that is not in the text has None, as
+    words that are written as one (``du`` for ``de`` ``le``). Words follow each other: after such a word, the text
+    continues with the nearest of the next words.
+    """
+    text, *words = (_SPACE.sub(" ", one) for one in (_text_of(sentence), *sentence.words))
+    offsets: list[tuple[int, int] | tuple[None, None]] = []
+    position = 0
+    while len(offsets) < len(words):
+        while text.startswith(" ", position):
+            position += 1
+        following = words[len(offsets) : len(offsets) + _MOST_AS_ONE]
+        here = [position] if text.startswith(following[0], position) else []
+        starts = here or [text.find(f" {word}", position) + 1 or text.find(word, position) for word in following]
+        start, number = min(((start, number) for number, start in enumerate(starts) if start >= 0), default=(-1, 0))
+        offsets += [(None, None)] * number
+        position = position if start < 0 else start + len(following[number])
+        offsets.append((None, None) if start < 0 else (start, position))
+    return offsets

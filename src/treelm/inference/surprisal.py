@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import compress, groupby
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import Compute, in_batches, in_process
 from treelm.inference.settings import Context
@@ -115,30 +113,3 @@ def _joined(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.float64]:
 def end_bits(scores: Sequence[SentenceScore]) -> NDArray[np.float64]:
     """The surprisal in bits of the end of each sentence."""
     return np.array([one.log_probs[-1] for one in scores]) / -NATS_PER_BIT + 0.0
-
-
-_SPACE = re.compile(r"\s")
-_MOST_AS_ONE = 5  # words
-
-
-def word_offsets(sentence: Sentence) -> list[tuple[int, int] | tuple[None, None]]:
-    """Where each word stands in the text of its sentence: characters from 0, the end exclusive.
-
-    If the source gives no text, the words joined by spaces are the text. A word that is not in the text has None, as
-    words that are written as one (``du`` for ``de`` ``le``). Words follow each other: after such a word, the text
-    continues with the nearest of the next words.
-    """
-    text, *words = (_SPACE.sub(" ", one) for one in (sentence.text or " ".join(sentence.words), *sentence.words))
-    offsets: list[tuple[int, int] | tuple[None, None]] = []
-    position = 0
-    while len(offsets) < len(words):
-        while text.startswith(" ", position):
-            position += 1
-        following = words[len(offsets) : len(offsets) + _MOST_AS_ONE]
-        here = [position] if text.startswith(following[0], position) else []
-        starts = here or [text.find(f" {word}", position) + 1 or text.find(word, position) for word in following]
-        start, number = min(((start, number) for number, start in enumerate(starts) if start >= 0), default=(-1, 0))
-        offsets += [(None, None)] * number
-        position = position if start < 0 else start + len(following[number])
-        offsets.append((None, None) if start < 0 else (start, position))
-    return offsets

@@ -33,9 +33,9 @@ from treelm.inference.predictors import (
 )
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.settings import LOG_BASES, TableSettings
-from treelm.inference.stimuli import Punctuation, Stimulus, check_documents, table_stimuli
+from treelm.inference.stimuli import Punctuation, Stimulus, check_documents, table_stimuli, word_offsets
 from treelm.inference.stimulus_advice import LONGEST_SENTENCE, ReadWords, advice
-from treelm.inference.surprisal import BITS, context_of, end_bits, score_stimuli, word_frame, word_offsets
+from treelm.inference.surprisal import BITS, context_of, end_bits, score_stimuli, word_frame
 from treelm.io.tables import deduplicate_names
 from treelm.models.base import LanguageModel
 from treelm.models.measures import ENTROPY, MEASURES, Measure, value_at_start
