@@ -79,7 +79,7 @@ def stimulus(
         shown = tuple(is_shown for is_shown, own in zip(shown, tokens, strict=False) for _ in own)
         words = tuple(token for own in tokens for token in own)
         # The places of the new words are those in the text, or in the words as they were given.
-        sentence = replace(sentence, words=words, tree=None, tags=None, text=_text_of(sentence))
+        sentence = replace(sentence, words=words, tree=None, tags=None, text=sentence.text or " ".join(sentence.words))
         tokens = tuple((word,) for word in words)
     counts = tuple((True,) * len(own) for own in tokens)
     if punctuation == "left-out":
@@ -248,7 +248,7 @@ def split(stimuli: Iterable[Stimulus], language: str, *, are_documents: bool = F
         ends, offsets = sentence_ends(one.sentence.words, language), word_offsets(one.sentence)
         for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True), start=1):
             places = [place for own in offsets[start:end] for place in own if place is not None]
-            text = _text_of(one.sentence)[places[0] : places[-1]] if places else None
+            text = (one.sentence.text or " ".join(one.sentence.words))[places[0] : places[-1]] if places else None
             sentence = replace(one.sentence, words=one.sentence.words[start:end], text=text, tree=None, tags=None)
             yield replace(
                 one,
@@ -266,11 +266,6 @@ _SPACE = re.compile(r"\s")
 _MOST_AS_ONE = 5  # words
 
 
-def _text_of(sentence: Sentence) -> str:
-    """The text of a sentence; if the source gives none, its words joined by spaces."""
-    return sentence.text or " ".join(sentence.words)
-
-
 def word_offsets(sentence: Sentence) -> list[tuple[int, int] | tuple[None, None]]:
     """Where each word stands in the text of its sentence: characters from 0, the end exclusive.
 
@@ -278,7 +273,7 @@ def word_offsets(sentence: Sentence) -> list[tuple[int, int] | tuple[None, None]
     words that are written as one (``du`` for ``de`` ``le``). Words follow each other: after such a word, the text
     continues with the nearest of the next words.
     """
-    text, *words = (_SPACE.sub(" ", one) for one in (_text_of(sentence), *sentence.words))
+    text, *words = (_SPACE.sub(" ", one) for one in (sentence.text or " ".join(sentence.words), *sentence.words))
     offsets: list[tuple[int, int] | tuple[None, None]] = []
     position = 0
     while len(offsets) < len(words):

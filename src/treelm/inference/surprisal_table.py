@@ -426,10 +426,9 @@ def surprisal_table(
     named_file, given = (frequencies, None) if isinstance(frequencies, str) else ("", frequencies)
     usual = {"shape": "auto" if isinstance(models, LanguageModel) else "wide", "frequencies": named_file}
     asked = from_keywords(TableSettings, {**usual, **settings}, where="surprisal_table")
-    for name in frame.columns:
-        if not isinstance(name, str):
-            remedy = "give the columns names: frame.set_axis([...], axis=1)"
-            raise InputError(f"{name!r} as the name of a column", where=_FRAME, remedy=remedy)
+    wrong = [name for name in frame.columns if not isinstance(name, str)]
+    if wrong:
+        raise InputError(f"{wrong[0]!r} as the name of a column", where=_FRAME, remedy="give columns texts as names")
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise InputError(f"two columns of the name {twice!r}", where=_FRAME, remedy="rename or remove one")
