@@ -1,5 +1,6 @@
 """Programs outside of the package: scripts as modules, and R."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -7,7 +8,14 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+REPOSITORY = Path(__file__).parent.parent
+SCRIPTS = REPOSITORY / "scripts"
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of processes that find the package and the tests."""
+    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "src")])
+    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **changes}
 
 
 def load_program(path: Path) -> ModuleType:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -14,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Treelm
+from tests.programs import environment
 from treelm.inference.annotation import BLOCK, JOURNAL
 
-SRC = Path(__file__).parents[2] / "src"
 NUM_LINES = 450
 NARROW = ("--action-beam", "6", "--word-beam", "2")
 
@@ -46,9 +45,8 @@ def num_read(journal: Path) -> int:
 
 def start_and_kill(arguments: list[str], progress: Path, *, after_blocks: int) -> None:
     """Kill it with its work half done: nothing can be tidied up."""
-    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "treelm", *arguments]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE) as process:
         try:
             deadline = time.monotonic() + 200
             while num_read(progress) < after_blocks * BLOCK:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import environment
 from treelm.cli import EXIT_STOPPED, side_by_side
 from treelm.cli.side_by_side import run_side_by_side
 
-SRC = Path(__file__).parents[2] / "src"
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 
 
@@ -28,8 +28,7 @@ def test_what_runs_leaves_nothing_when_the_process_that_began_it_is_killed(tmp_p
     os.mkfifo(tmp_path / "pipe")
     command = ["data", "prepare", "pipe", "--format", "brackets", "--output", "prepared"]
     program = f"from treelm.cli.side_by_side import run_side_by_side; run_side_by_side({{'one': {command}}}, jobs=1)"
-    environment = {**os.environ, "PYTHONPATH": str(SRC)}
-    with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, env=environment) as process:
+    with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, env=environment()) as process:
         try:
             with (tmp_path / "pipe").open("wb"):  # which waits until it is read
                 assert list(tmp_path.glob(".prepared.*"))

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.programs import environment
+
 SRC = Path(__file__).parents[2] / "src"
 ENDLESS = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
 
@@ -20,9 +22,9 @@ ENDLESS = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
 @contextmanager
 def started(arguments: list[str], program: str = "", **options: Any) -> Iterator["subprocess.Popen[Any]"]:
     """``treelm``, or a program that calls it, until the end of the block at most; standard error is a pipe."""
-    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "TERM": "xterm"}
     command = [sys.executable, *(("-c", program) if program else ("-m", "treelm")), *arguments]
-    with subprocess.Popen(command, env=environment, **{"stderr": subprocess.PIPE, "text": True, **options}) as process:
+    options = {"env": environment(TERM="xterm"), "stderr": subprocess.PIPE, "text": True, **options}
+    with subprocess.Popen(command, **options) as process:
         try:
             yield process
         finally:
@@ -98,9 +100,9 @@ def test_a_stopped_demo_stops_all_its_systems_which_save(project: Path, tmp_path
 
 def ended(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     """A program of Python that has come to its end in a folder, whose modules it finds too."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SRC), str(folder)])}
+    settings = environment(PYTHONPATH=os.pathsep.join([str(SRC), str(folder)]))
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
 
 
 def test_an_interrupt_that_a_library_swallows_is_still_no_fault_of_ours(tmp_path: Path) -> None:

@@ -8,14 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.programs import environment
 from treelm.errors import InputError, OutOfMemory
 from treelm.io.workers import TaskError, worker_pool
 
-REPOSITORY = Path(__file__).parents[2]
 LOST = {"what": "a process that counts", "remedy": "count yourself"}
 START = """
 import threading
@@ -67,9 +66,8 @@ def compute(number: int) -> None:
 
 
 def start(work: str) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "src")])}
     command = [sys.executable, "-c", START.format(work=work)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, process_group=0)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), process_group=0)
 
 
 def test_results_come_in_order_and_no_more_is_read_ahead_than_is_allowed() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from treelm.training.prepare import set_up
 from treelm.training.recipe import Recipe
 from treelm.training.trainer import train
 
-REPOSITORY = Path(__file__).parents[2]
 # Batches of 12 sentences, or 5 rows, so that the two shards of a stream are not equal.
 STREAM = {"batch_size": 5, "bptt": 14, "dev_rows": 3}
 SENTENCES = {"batch_size": 12}
@@ -100,18 +98,6 @@ def train_all(folder: Path, runs: Path, group: ProcessGroup) -> dict[str, list[l
 
 def train_ngram(folder: Path, run: Path) -> None:
     train(small_recipe("ngram", folder, {}), run, quiet=True)
-
-
-def torchrun(*arguments: str | Path, devices: int = 2) -> list[str]:
-    """The command that runs a module with its arguments in so many processes."""
-    options = ["--standalone", "--nproc-per-node", str(devices), "-m"]
-    return [sys.executable, "-m", "torch.distributed.run", *options, *map(str, arguments)]
-
-
-def environment(**changes: str) -> dict[str, str]:
-    """The environment of processes that find the package and the tests."""
-    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "src")])
-    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **changes}
 
 
 def main(folder: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.training.pairs import environment, torchrun
+from tests.programs import environment
 from tests.training.treebanks import DATA, write_treebank
 from treelm.errors import InputError
 from treelm.training.config import TrainingConfig
@@ -83,7 +84,8 @@ def test_batch_script_without_srun_is_one_process(monkeypatch: pytest.MonkeyPatc
 @contextmanager
 def started(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Two processes of torchrun that train in the folder's ``run``, and have saved some steps."""
-    command = torchrun("treelm", "train", "tiny.toml", "--output", "run", "--resume-if-present", "--quiet")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    command = [*torchrun, "treelm", "train", "tiny.toml", "--output", "run", "--resume-if-present", "--quiet"]
     with subprocess.Popen(command, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True) as process:
         try:
             while newest_step(folder / "run") < 3:

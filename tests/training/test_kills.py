@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.programs import environment
+
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 
@@ -18,9 +19,7 @@ def test_kills_change_nothing(tmp_path: Path) -> None:
     """Of a toy, streams and sentences; all systems: the driver's word ``all``."""
     systems = ("toy", "lstm", "shift-reduce")
     command = [sys.executable, "-m", "tests.training.kill_driver", str(tmp_path / "runs"), "9", "1", *systems]
-    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "src")])
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert (report["kills"], report["different"]) == (9, {})

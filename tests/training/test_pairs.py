@@ -15,7 +15,8 @@ import torch.distributed as distributed
 from safetensors.torch import load_file
 
 from tests.made_once import made_once
-from tests.training.pairs import CASES, environment, recipe_of, train_all, train_ngram, train_one
+from tests.programs import environment
+from tests.training.pairs import CASES, recipe_of, train_all, train_ngram, train_one
 from tests.training.treebanks import write_treebank
 from treelm.training.distributed import ProcessGroup
 
