@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from tests.cli.conftest import Treelm, treelm  # noqa: F401
+from tests.models.weights import stirred
 from tests.systems import SMALL, small_recipe, small_setup
 from tests.training.fitting import fit
 from treelm.corpora.encoding import encode_words
@@ -81,9 +82,7 @@ def world_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], World]
     def build(name: str) -> World:
         made = new_world(name, folder)
         torch.manual_seed(1)
-        with torch.no_grad():
-            for parameter in made.model.parameters():
-                parameter.add_(torch.randn_like(parameter) * 0.3)
+        stirred(made.model, 0.3)
         set_search(made.model, SearchConfig(**BEAM))
         return made
 

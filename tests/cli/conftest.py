@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -89,6 +89,20 @@ def treelm(capsys: pytest.CaptureFixture[str]) -> Treelm:
         return Outcome(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let commands do runs in this process, one by one; give the names of those that they have begun."""
+    names: list[str] = []
+
+    def one_by_one(commands: Mapping[str, Sequence[str]], **options: object) -> dict[str, int]:
+        names.extend(commands)
+        return {name: run_treelm([*command]) for name, command in commands.items()}
+
+    for command in ("demo", "reproduce"):
+        monkeypatch.setattr(f"treelm.cli.{command}.run_side_by_side", one_by_one)
+    return names
 
 
 @pytest.fixture

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import RECIPE, TREES, Treelm
-from treelm.cli import run as run_treelm
 from treelm.evaluation.comparison.metrics import Comparison
 
 SOM = '[model]\nsystem = "som"\nsize = 12\ndropout = 0.0\n'
@@ -35,17 +33,7 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     return "one.toml", "two.toml", "three.toml", "counts.toml"
 
 
-@pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Systems are trained one by one, without a process each."""
-
-    def one_by_one(commands: Mapping[str, Sequence[str]], **options: object) -> dict[str, int]:
-        return {name: run_treelm([*command]) for name, command in commands.items()}
-
-    monkeypatch.setattr("treelm.cli.demo.run_side_by_side", one_by_one)
-
-
-@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.usefixtures("begun")
 def test_every_recipe_is_a_row_that_says_what_its_f1_is_against(treelm: Treelm, recipes: tuple[str, ...]) -> None:
     outcome = treelm("demo", "--recipes", *recipes)
     assert outcome.code == 0, outcome.err
@@ -76,7 +64,7 @@ def test_a_system_that_fails_leaves_the_others_their_rows(treelm: Treelm, recipe
     assert "All of this in pictures: runs/report.html" in outcome.out
 
 
-@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.usefixtures("begun")
 def test_trained_models_read_before_three_are_trained_and_all_are_on_one_page(
     treelm: Treelm, recipes: tuple[str, ...], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +107,7 @@ def test_trained_models_read_before_three_are_trained_and_all_are_on_one_page(
     assert "read a garden path" not in again.err  # nor is anything trained
 
 
-@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.usefixtures("begun")
 def test_a_full_demo_has_a_folder_of_its_own(
     treelm: Treelm, recipes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

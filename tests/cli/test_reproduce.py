@@ -5,29 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import tomllib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Treelm
 from tests.papers.conftest import paper
-from treelm.cli import run as run_treelm
 
 __all__ = ["paper"]
-
-
-@pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Runs are done in this process, one by one; gives those that were."""
-    names: list[str] = []
-
-    def one_by_one(commands: Mapping[str, Sequence[str]], **options: object) -> dict[str, int]:
-        names.extend(commands)
-        return {name: run_treelm([*command]) for name, command in commands.items()}
-
-    monkeypatch.setattr("treelm.cli.reproduce.run_side_by_side", one_by_one)
-    return names
 
 
 def test_a_paper_is_made_once_and_shown_again(

@@ -160,15 +160,19 @@ def test_parse_writes_one_tree_a_line_in_input_order(
 
 def test_one_bad_tree_does_not_lose_the_others(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     good = (project / "train.ptb").read_text().splitlines()
-    (tmp_path / "bad.ptb").write_text("\n".join([good[0], "(S (NP (D the)", good[1]]) + "\n")
-    stopped = treelm("surprisal", project / "run", tmp_path / "bad.ptb")
-    assert stopped.code == 2
-    assert stopped.err.count("\n") == 1
-    assert "bad.ptb:2" in stopped.err
-    skipped = treelm("surprisal", project / "run", tmp_path / "bad.ptb", "--on-error", "skip")
-    assert skipped.code == 3
-    assert len(skipped.out.splitlines()) == 1 + 4 + 6
-    assert "bad.ptb:2" in skipped.err
+    run, bad, found = project / "run", tmp_path / "bad.ptb", list[str]()
+    bad.write_text("\n".join([good[0], "(S (NP (D the)", good[1]]) + "\n")
+    for call in (("surprisal", run, bad), ("evaluate", run, "--json", "--data", bad)):
+        stopped = treelm(*call)
+        assert stopped.code == 2
+        assert stopped.err.count("\n") == 1
+        assert "bad.ptb:2" in stopped.err
+        skipped = treelm(*call, "--on-error", "skip")
+        assert skipped.code == 3
+        assert "bad.ptb:2" in skipped.err
+        found.append(skipped.out)
+    assert len(found[0].splitlines()) == 1 + 4 + 6
+    assert json.loads(found[1])[0]["num_sentences"] == 2
 
 
 def test_generate_is_reproducible_and_uses_the_models_words(treelm: Treelm, project: Path) -> None:
@@ -326,13 +330,3 @@ def test_surprisal_in_documents_says_what_the_system_had_in_mind(treelm: Treelm,
     assert {tuple(line[-2:]) for line in lines[1:]} == {("1", "sentence"), ("2", "sentence")}
     assert [row.split("\t")[-1] for row in treelm(*call).out.splitlines()] == [line[-3] for line in lines]
     assert "this rnng was trained on sentences by themselves" in outcome.err
-
-
-def test_evaluate_skips_bad_sentences_and_says_so(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    bad = tmp_path / "bad.ptb"
-    bad.write_text("(S (NP (D the)\n" + (project / "train.ptb").read_text())
-    assert treelm("evaluate", project / "run", "--data", bad).code == 2
-    outcome = treelm("evaluate", project / "run", "--data", bad, "--on-error", "skip", "--json")
-    assert outcome.code == 3
-    assert json.loads(outcome.out)[0]["num_sentences"] == 4
-    assert "bad.ptb:1" in outcome.err

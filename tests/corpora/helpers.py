@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
@@ -21,9 +22,16 @@ TREES = (
 )
 
 
-def sentence(tree: str, line: int = 1, source: str = "t.ptb") -> Sentence:
-    parsed = Tree.parse(tree)
-    return Sentence(words=tuple(parsed.words()), tree=parsed, identifier=str(line), source=source, line=line)
+def sentence(tree: str | Tree, line: int = 1, source: str = "t.ptb", **more: Any) -> Sentence:
+    """A sentence with its tree; ``more`` are other fields."""
+    parsed = Tree.parse(tree) if isinstance(tree, str) else tree
+    return text_sentence(parsed.words(), line, source, tree=parsed, **more)
+
+
+def text_sentence(text: str | Sequence[str], line: int = 1, source: str = "t.txt", **more: Any) -> Sentence:
+    """A sentence of words, or of a text with blanks between them."""
+    words = text.split() if isinstance(text, str) else text
+    return Sentence(words=tuple(words), identifier=str(line), source=source, line=line, **more)
 
 
 def corpus(trees: Iterable[str] = TREES, source: str = "t.ptb") -> PreparedCorpus:
@@ -31,10 +39,7 @@ def corpus(trees: Iterable[str] = TREES, source: str = "t.ptb") -> PreparedCorpu
 
 
 def text_corpus(lines: Iterable[str | Sequence[str]]) -> PreparedCorpus:
-    return corpus_of(
-        Sentence(words=tuple(text.split() if isinstance(text, str) else text), identifier="", source="t.txt", line=line)
-        for line, text in enumerate(lines, 1)
-    )
+    return corpus_of(text_sentence(text, line) for line, text in enumerate(lines, 1))
 
 
 def counts_of(sentences: Iterable[Sequence[str]]) -> FormCounts:

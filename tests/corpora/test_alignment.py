@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.corpora.helpers import SHARED, sentence, text_sentence
 from treelm.corpora.alignment import Spelling, align
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sections import named_splits, write_splits
@@ -20,8 +21,6 @@ from treelm.corpora.sentence import Sentence, preprocess
 from treelm.errors import InputError
 from treelm.trees.transforms import replace_words
 from treelm.trees.tree import Tree
-
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
 LEAVES = (
     *(("The", "DT"), ("cat", "NN"), ("Cat", "NNP"), ("rare", "JJ"), ("odd", "JJ"), ("&", "CC"), ("'", "POS")),
@@ -31,25 +30,11 @@ LEAVES = (
 
 
 def treebank(*trees: str | Tree, tags: Sequence[tuple[str, ...]] = ()) -> list[Sentence]:
-    parsed = [tree if isinstance(tree, Tree) else Tree.parse(tree) for tree in trees]
-    return [
-        Sentence(
-            words=tuple(tree.words()),
-            tree=tree,
-            tags=tags[number] if tags else None,
-            identifier="",
-            source="t.ptb",
-            line=number + 1,
-        )
-        for number, tree in enumerate(parsed)
-    ]
+    return [sentence(tree, line, tags=tags[line - 1] if tags else None) for line, tree in enumerate(trees, 1)]
 
 
 def text(*lines: str) -> list[Sentence]:
-    return [
-        Sentence(words=tuple(line.split()), identifier="", source="t.txt", line=number)
-        for number, line in enumerate(lines, 1)
-    ]
+    return [text_sentence(line, number) for number, line in enumerate(lines, 1)]
 
 
 def aligned(trees: Sequence[Sentence], lines: Sequence[Sentence]) -> list[str]:

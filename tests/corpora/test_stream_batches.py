@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.corpora.helpers import text_corpus
+from tests.corpora.helpers import sentence, text_corpus, text_sentence
 from tests.models.rnng.worlds import Tokens
 from tests.systems import small_recipe
 from tests.trees.strategies import trees
@@ -22,7 +22,6 @@ from treelm.corpora.batches import BatchesConfig, EpochBatches, SentenceBatches
 from treelm.corpora.building import corpus_of
 from treelm.corpora.encoding import EncodedCorpus, SentenceBatch
 from treelm.corpora.readers import read_sentences
-from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import BPTTBatches, PackedBatches, StreamBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
@@ -141,12 +140,10 @@ def test_a_position_with_other_data_or_settings_is_refused(kind: str, other: dic
 def documents_encoded(trees: bool = False) -> EncodedCorpus:
     sentences = [(number, line) for number, lines in enumerate(DOCUMENTS) for line in lines]
     corpus = corpus_of(
-        Sentence(
-            words=tuple(text.split()),
+        text_sentence(
+            text,
+            line,
             tree=Tree("S", [Tree("X", [*text.split()[:-1]]), text.split()[-1]]) if trees and " " in text else None,
-            identifier=str(line),
-            source="t.txt",
-            line=line,
             document=number,
         )
         for line, (number, text) in enumerate(sentences, 1)
@@ -182,10 +179,7 @@ TEXTS = st.lists(st.lists(st.text("abcd", min_size=1, max_size=9), min_size=1, m
 def packed_text(documents: list[list[str]]) -> EncodedCorpus:
     """Sentences are strings, whose letters are their words."""
     numbered = [(number, text) for number, texts in enumerate(documents) for text in texts]
-    sentences = (
-        Sentence(words=tuple(text), identifier=str(line), source="t.txt", line=line, document=number)
-        for line, (number, text) in enumerate(numbered, 1)
-    )
+    sentences = (text_sentence([*text], line, document=number) for line, (number, text) in enumerate(numbered, 1))
     return EncodedCorpus(corpus_of(sentences), WordVocabulary(["a", "b", "c", "d"]))
 
 
@@ -318,10 +312,7 @@ def test_batches_name_exactly_the_non_trivial_constituents_that_end_before_each_
 ) -> None:
     source = random.Random(seed)
     sentences = [spelled(tree, source) for tree in forest]
-    prepared = corpus_of(
-        Sentence(words=tuple(tree.words()), tree=tree, identifier=str(line), source="t", line=line)
-        for line, (tree, _) in enumerate(sentences, 1)
-    )
+    prepared = corpus_of(sentence(tree, line) for line, (tree, _) in enumerate(sentences, 1))
     encoded = EncodedCorpus(prepared, Tokens(6, 2), prepared.labels)
     length = int(encoded.num_tokens.sum()) + len(encoded)
     rows, bptt = source.randrange(1, min(4, length) + 1), source.randrange(1, 9)

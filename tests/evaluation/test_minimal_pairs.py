@@ -2,17 +2,15 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.evaluation.toys import Searches, ToyLM
+from tests.evaluation.toys import Searches, ToyLM, fails_at
 from treelm.errors import InputError
 from treelm.evaluation.minimal_pairs import MinimalPair, compare_log_probs, read_pairs, score_pairs
-from treelm.inference.batching import Sentences, Task, in_process
-from treelm.models.base import LanguageModel
 
 BLIMP_LINE = {
     "sentence_good": "a b",
@@ -121,16 +119,7 @@ def test_bad_pairs_are_left_out_and_named(rows: list[str], places: list[int], tm
 
 def test_pairs_whose_sentences_cannot_be_scored_are_left_out_and_the_others_keep_their_numbers() -> None:
     lm, skipped = ToyLM(), list[InputError]()
-
-    def compute(lm: LanguageModel, task: Task, batches: Iterable[Sentences]) -> Iterator[list]:
-        def score(lm: LanguageModel, sentences: Sentences) -> Sequence:
-            if any("c" in words for words in sentences):
-                raise InputError("too hard", remedy="give another")
-            return task(lm, sentences)
-
-        return in_process(lm, score, batches)
-
-    pairs = [pair("a b", "b a"), pair("a c", "c a"), pair("b", "a")]
+    compute, pairs = fails_at("c"), [pair("a b", "b a"), pair("a c", "c a"), pair("b", "a")]
     found = score_pairs(lm, pairs, compute=compute, skipped=skipped)
     assert found.items["pair"].tolist() == [1, 3]
     assert [error.found for error in skipped] == ["too hard"] * 2

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.corpora.helpers import SHARED, text_corpus
+from tests.models.weights import stirred
 from treelm.corpora.building import corpus_of
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import CharacterVocabulary, WordVocabulary
@@ -23,11 +24,7 @@ WORDS = ["the", "dog", "barks", "a", "cat", "sees"]
 def lstm(vocabulary: Vocabulary) -> LSTM:
     torch.manual_seed(0)
     config = LSTMConfig(embedding_size=4, hidden_size=5, num_layers=2, output_dropout=0.5)
-    network = LSTM(config, vocabulary=vocabulary).double()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(3).add_(torch.randn_like(parameter) * 0.3)
-    return network
+    return stirred(LSTM(config, vocabulary=vocabulary).double(), 0.3, times=3)
 
 
 def plain_nats(model: LSTM, tokens: list[int]) -> float:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from tests.corpora.helpers import sentence, text_sentence
 from tests.legacy.make import HERE
-from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing, bracketing_of
 from treelm.evaluation.span_protocols import WSJ10, WSJ40
@@ -29,11 +29,6 @@ from treelm.trees.tree import Tree
 GOLD = "(S (NP-SBJ the dog) (VP saw (NP a cat)))"  # inner spans: NP 0-2, VP 2-5, NP 3-5
 RIGHT = "(X the (X dog (X saw (X a cat))))"  # 1-5, 2-5, 3-5: finds VP and one NP
 LEFT = "(X (X (X (X the dog) saw) a) cat)"  # 0-4, 0-3, 0-2: finds the other NP
-
-
-def sentence(text: str) -> Sentence:
-    tree = Tree.parse(text)
-    return Sentence(words=tuple(tree.words()), identifier="1", source="test", line=1, tree=tree)
 
 
 def trees(*texts: str) -> list[Bracketing]:
@@ -153,7 +148,7 @@ def test_trees_of_a_search_say_how_many_words_have_not_converged() -> None:
 def test_what_cannot_be_analysed_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match="without trees"):
         list(learned_trees(load(HERE / "lstm"), [["a"]]))
-    bare = Sentence(words=("a", "b"), identifier="1", source="text", line=7)
+    bare = text_sentence("a b", 7)
     with pytest.raises(InputError, match="a sentence without a tree"):
         analyse_structure([bare], [], WSJ10)
     with pytest.raises(InputError, match="predicted words are neither"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from treelm.corpora.encoding import SentenceBatch
 from treelm.corpora.vocabulary import Pieces, Vocabulary
+from treelm.errors import InputError
+from treelm.inference.batching import Sentences, Task, in_process
 from treelm.models.base import IncrementalState, LanguageModel, Losses, SentenceScore
 from treelm.models.capabilities import Parser
 from treelm.trees.tree import Tree
@@ -189,3 +191,17 @@ class MixesPiecesUp(ToyLM):
             if tokens[-1:] == (1,):
                 found[row, [0, 3]] = found[row, [3, 0]]
         return found
+
+
+def fails_at(word: str) -> Callable[..., Iterator[list]]:
+    """Computing in this process, by which no batch with the word can be scored."""
+
+    def compute(lm: LanguageModel, task: Task, batches: Iterable[Sentences]) -> Iterator[list]:
+        def score(lm: LanguageModel, sentences: Sentences) -> Sequence:
+            if any(word in words for words in sentences):
+                raise InputError("too hard", remedy="give another")
+            return task(lm, sentences)
+
+        return in_process(lm, score, batches)
+
+    return compute

@@ -70,6 +70,13 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Start the browser of a file of tests, which imports this fixture."""
+    with chromium() as found:
+        yield found
+
+
 def opened(browser: Any, address: str, *, width: int = 1280, height: int = 1000, dark: bool = False) -> Any:
     """The page in a tab of its own. What its script complains of fails the test."""
     context = browser.new_context(

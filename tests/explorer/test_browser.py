@@ -12,7 +12,7 @@ import pytest
 from tests.explorer.browser import (
     GARDEN_PATH,
     RUNS,
-    chromium,
+    browser,
     explorer,
     opened,
     read,
@@ -22,6 +22,7 @@ from tests.explorer.browser import (
 )
 from tests.shipped import need
 
+__all__ = ["browser"]
 pytestmark = skips("starlette", "uvicorn")
 NUM_WORDS = len(GARDEN_PATH.split())
 
@@ -30,12 +31,6 @@ NUM_WORDS = len(GARDEN_PATH.split())
 def address() -> Iterator[str]:
     need(*RUNS)
     with explorer() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
         yield found
 
 

@@ -3,6 +3,7 @@ from itertools import islice
 
 import pytest
 
+from tests.corpora.helpers import text_sentence
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import Sentences, compute_each, in_batches
@@ -11,10 +12,7 @@ Compute = Callable[[Iterable[Sentences]], Iterator[list[int | InputError]]]
 
 
 def sentences(*texts: str) -> list[Sentence]:
-    return [
-        Sentence(words=tuple(text.split()), identifier=str(line), source="in.txt", line=line)
-        for line, text in enumerate(texts, start=1)
-    ]
+    return [text_sentence(text, line, "in.txt") for line, text in enumerate(texts, start=1)]
 
 
 def lengths(batch: Sequence[Sequence[str]]) -> list[int]:
@@ -45,7 +43,7 @@ def test_all_results_before_an_error_come_before_it(batch_size: int, compute: Co
         yield from sentences("a b c", "a", "a b", "a b c d", "", "a b")
         if not is_readable:
             raise InputError("cannot be read", where="in.txt:7", remedy="write it again")
-        yield Sentence(words=("bad",), identifier="7", source="in.txt", line=7)
+        yield text_sentence("bad", 7, "in.txt")
         yield from sentences("a", "a")
 
     pairs = in_batches(stream(), compute, batch_size=batch_size)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 import pytest
 
+from tests.corpora.helpers import text_sentence
 from tests.models.test_bits import build
 from tests.systems import SMALL
 from treelm.corpora.sentence import Sentence
@@ -29,9 +30,7 @@ TEXTS = ["the dog barks at the moon", "the cats see a dog , unbelievable", "the 
 def stimuli(*texts: str, documents: Sequence[str] = (), punctuation: Punctuation = "as-given") -> list[Stimulus]:
     names = documents or ["1"] * len(texts)
     return [
-        stimulus(
-            Sentence(words=tuple(text.split()), identifier=str(n), source="in", line=n), punctuation, document=name
-        )
+        stimulus(text_sentence(text, n), punctuation, document=name)
         for n, (text, name) in enumerate(zip(texts, names, strict=True), start=1)
     ]
 

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,17 +13,16 @@ import pandas
 import pytest
 
 import treelm
+from tests.corpora.helpers import text_sentence
+from tests.evaluation.toys import fails_at
 from tests.legacy.make import HERE as RUNS
-from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.batching import Sentences, Task, in_process
 from treelm.inference.loading import load
 from treelm.inference.predictors import Frequencies, Unigrams
 from treelm.inference.sentence_rows import Columns
 from treelm.inference.settings import TableSettings
 from treelm.inference.stimuli import Stimulus, check_documents, read_table, stimulus
 from treelm.inference.surprisal_table import NamedModel, SurprisalTable
-from treelm.models.base import LanguageModel
 from treelm.models.measures import ENTROPY, value_at_start
 
 TABLE = "story,item,rt,form\na,1,300,I\na,1,310,think\na,2,200,The\na,2,220,city\na,2,240,was\nb,1,99,Old\n"
@@ -44,11 +43,8 @@ def models() -> list[NamedModel]:
 
 def stimuli() -> list[Stimulus]:
     texts = ("I think", "The city was", "Old")
-    found = []
-    for number, text in enumerate(texts, start=1):
-        sentence = Sentence(words=tuple(text.split()), identifier=str(number), source="in.txt", line=number)
-        found.append(stimulus(sentence, "as-given", document="b" if number == 3 else "a"))
-    return found
+    sentences = [text_sentence(text, line, "in.txt") for line, text in enumerate(texts, start=1)]
+    return [stimulus(one, "as-given", document="b" if one.line == 3 else "a") for one in sentences]
 
 
 def made(models: Sequence[NamedModel], settings: TableSettings, skipped: list | None = None) -> pandas.DataFrame:
@@ -141,16 +137,7 @@ def test_reductions_of_entropy_add_up(models: list[NamedModel]) -> None:
 
 def failing(lm: NamedModel) -> NamedModel:
     """The model, which cannot score the second sentence."""
-
-    def compute(lm: LanguageModel, task: Task, batches: Iterable[Sentences]) -> Iterator[list]:
-        def score(lm: LanguageModel, sentences: Sentences) -> Sequence:
-            if any("city" in words for words in sentences):
-                raise InputError("too hard", remedy="give another")
-            return task(lm, sentences)
-
-        return in_process(lm, score, batches)
-
-    return NamedModel(name=lm.name, lm=lm.lm, compute=compute)
+    return NamedModel(name=lm.name, lm=lm.lm, compute=fails_at("city"))
 
 
 def test_what_one_model_cannot_score_is_missing_beside_the_other_and_breaks_its_lags(models: list[NamedModel]) -> None:

@@ -12,11 +12,11 @@ import pandas
 import pytest
 import torch
 
+from tests.corpora.helpers import text_corpus
+from tests.models.weights import stirred
 from tests.systems import SMALL
-from treelm.corpora.building import corpus_of
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
@@ -46,10 +46,7 @@ KINDS = {
 
 @cache
 def corpus() -> PreparedCorpus:
-    lines = [line.split() for line in TEXT.splitlines()]
-    return corpus_of(
-        [Sentence(words=tuple(words), identifier=str(n), source="toy", line=n) for n, words in enumerate(lines, 1)]
-    )
+    return text_corpus(TEXT.splitlines())
 
 
 @cache
@@ -68,9 +65,7 @@ def build(system: str, kind: str) -> LanguageModel:
     lm: LanguageModel = network(
         config_class(network)(**SMALL[system].model), vocabulary=vocabulary(kind), labels=["S", "NP"]
     )
-    with torch.no_grad():
-        for parameter in lm.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
+    stirred(lm, 0.3)
     if isinstance(lm, Counted) and not SMALL[system].learns_from_trees:
         lm.estimate(EncodedCorpus(corpus(), vocabulary(kind)))
     lm.search = SearchConfig(action_beam=4, word_beam=3, fast_track=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
@@ -25,8 +27,8 @@ def pushdown(num_layers: int, size: int, num_tokens: int, num_distances: int, nu
     return blocks + tables + embeddings + attachment + 2 * size + size + 1  # the last norm, the end
 
 
-def num_parameters(name: str, num_tokens: int, num_labels: int = 0) -> int:
-    model = load_recipe(name).model
+def num_parameters(name: str, num_tokens: int, num_labels: int = 0, overrides: Sequence[str] = ()) -> int:
+    model = load_recipe(name, overrides).model
     labels = [f"X{label}" for label in range(num_labels)]
     with torch.device("meta"):
         network = system_class(model.system)(model.config, vocabulary=Tokens(num_tokens), labels=labels)

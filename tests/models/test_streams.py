@@ -10,6 +10,7 @@ import torch
 from tests.models.lstm.test_network import SENTENCES, SIZES, lstm
 from tests.models.rnng.worlds import Tokens
 from tests.models.stream_toys import stream_batch
+from tests.models.weights import stirred
 from treelm.evaluation.audit import audit
 from treelm.models.lstm.network import LSTM, LSTMConfig
 
@@ -31,9 +32,7 @@ class Single(LSTM):
 
 def test_a_system_chooses_what_its_scores_are_computed_in() -> None:
     double, single = (kind(LSTMConfig(**SIZES), vocabulary=Tokens(8)) for kind in (LSTM, Single))
-    with torch.no_grad():
-        for parameter in double.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.5)
+    stirred(double, 0.5)
     single.load_state_dict(double.state_dict())
     assert (double.exact().output_bias.dtype, single.exact().output_bias.dtype) == (torch.float64, torch.float32)
     differences = [

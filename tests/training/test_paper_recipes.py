@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
-from tests.models.rnng.worlds import Tokens
-from treelm.models import system_class
-from treelm.training.recipe import Recipe, load_recipe
+from tests.models.test_recipe_sizes import num_parameters
+from treelm.training.recipe import load_recipe
 
 NUM_LABELS = 26  # of the constituents of the Penn Treebank, which also the parsers of BLLIP know
 ENGLISH = {"kind": "word", "min_count": 2, "unknown": "berkeley", "max_size": None}
@@ -133,14 +131,6 @@ def test_a_recipe_says_what_its_paper_says(name: str) -> None:
         assert (recipe.batches.scheme, recipe.batches.group_size) == ("sample-in-groups", 4096)
 
 
-def num_parameters(recipe: Recipe, num_tokens: int) -> int:
-    network: Any = system_class(recipe.model.system)
-    labels = [f"L{number}" for number in range(NUM_LABELS)]
-    with torch.device("meta"):
-        model = network(recipe.model.config, vocabulary=Tokens(num_tokens), labels=labels)
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def rnng_of(size: int) -> list[str]:
     """Overrides for one of the sizes of Appendix B."""
     return [f"model.embedding_size={size}", f"model.hidden_size={size}"]
@@ -175,7 +165,7 @@ PTB_TYPES = 23_815 - 1  # the boundary of sentences is one of the paper's types
 def test_numbers_of_parameters_are_exact_and_those_that_papers_print(
     name: str, overrides: list[str], num_tokens: int, expected: int, printed: float | None, tolerance: float | None
 ) -> None:
-    found = num_parameters(load_recipe(name, overrides), num_tokens)
+    found = num_parameters(name, num_tokens, NUM_LABELS, overrides)
     assert found == expected
     if printed is not None:
         assert found / 1e6 == pytest.approx(printed, abs=tolerance)
@@ -183,5 +173,5 @@ def test_numbers_of_parameters_are_exact_and_those_that_papers_print(
 
 def test_dsom_of_the_xs_and_sm_sizes_saves_what_the_paper_prints() -> None:
     for name, saved in (("som-bllip-xs", 1_440_000), ("som-bllip-sm", 1_920_000)):
-        sizes = [num_parameters(load_recipe(name, changed), 1000) for changed in (["model.syntactic_size=0"], [])]
+        sizes = [num_parameters(name, 1000, NUM_LABELS, changed) for changed in (["model.syntactic_size=0"], [])]
         assert sizes[0] - sizes[1] == saved

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.explorer.browser import chromium, skips, violations
+from tests.explorer.browser import browser, skips, violations
 from tests.figures.report.worlds import analysis, full
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree
 from treelm.figures.report.page import report_page
 
+__all__ = ["browser"]
 pytestmark = skips()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.corpora.helpers import sentence
 from tests.models.chart import plain
 from tests.models.chart.test_gold import draw_tree
 from tests.systems import small_recipe
@@ -24,7 +25,6 @@ from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.network import ChartParser
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.training.trainer import train
-from treelm.trees.tree import Tree
 
 SIZES = {"embedding_size": 6, "hidden_size": 5, "span_size": 7}
 TAGS = ["A", "B"]
@@ -38,9 +38,7 @@ def draw_sentences(number: int, lengths: Sequence[int], *, seed: int = 1) -> lis
         words = [f"w{line}x{k}" for k in range(source.choice(lengths))]
         tags = tuple(source.choice(TAGS) for _ in words)
         tree = draw_tree(source, words)
-        found.append(
-            Sentence(words=tuple(words), tree=tree, tags=tags, identifier=str(line), source="toy", line=line + 1)
-        )
+        found.append(sentence(tree, line + 1, tags=tags))
     return found
 
 
@@ -69,14 +67,14 @@ def test_losses_and_gradients_are_those_of_the_plain_form(batch_size: int) -> No
     weights = dict(model.named_parameters())
     chains = [(label,) for label in model.labels] + [("S", "NP")]
     expected = torch.zeros((), dtype=torch.float64)
-    for sentence in sentences:
-        assert sentence.tree is not None
-        pieces = model.vocabulary.encode(sentence.words)
+    for one in sentences:
+        assert one.tree is not None
+        pieces = model.vocabulary.encode(one.words)
         words = np.split(pieces.ids, pieces.offsets[1:-1])
         scores = plain.span_scores(weights, [word.tolist() for word in words], 2)
         masses = plain.log_masses(scores)
         labels: dict[tuple[int, int], tuple[str, ...]] = {}
-        for label, i, j in sentence.tree.spans():
+        for label, i, j in one.tree.spans():
             labels[i, j] = (*labels.get((i, j), ()), label)
         gold = frozenset(
             (i, j, chains.index(chain if chain in chains else chain[:1])) for (i, j), chain in labels.items()
@@ -92,20 +90,8 @@ def test_losses_and_gradients_are_those_of_the_plain_form(batch_size: int) -> No
 
 
 def test_chains_and_tags_are_those_of_the_training_data_unless_they_are_given() -> None:
-    trees = ["(S (VP a b))", "(S (VP c))", "(S (NP (VP d)) e)"]
-    corpus = corpus_of(
-        [
-            Sentence(
-                words=tuple(tree.words()),
-                tree=tree,
-                tags=("T", "U")[: len(tree.words())],
-                identifier="",
-                source="t",
-                line=1,
-            )
-            for tree in map(Tree.parse, trees)
-        ]
-    )
+    trees = {"(S (VP a b))": ("T", "U"), "(S (VP c))": ("T",), "(S (NP (VP d)) e)": ("T", "U")}
+    corpus = corpus_of(sentence(tree, tags=tags) for tree, tags in trees.items())
     assert ChartConfig(min_chain_count=1).taken_from(corpus).chains == ("NP VP", "S VP")
     assert ChartConfig(min_chain_count=2).taken_from(corpus).chains == ("S VP",)
     assert ChartConfig().taken_from(corpus).tags == ("T", "U")

@@ -20,6 +20,7 @@ from tests.corpora.tokenizers_of_others import (
     normalizers,
     trainers,
 )
+from tests.models.weights import stirred
 
 transformers: Any = pytest.importorskip("transformers", reason="the transformers library is not installed")
 
@@ -99,9 +100,7 @@ def write(name: str, folder: Path) -> Path:
     """A model with weights far from uniform, as its library writes it."""
     torch.manual_seed(7)
     model, tokenizer = MAKERS[name]()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+    stirred(model, 0.2)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.models.layers.plain_attention import Place, block
+from tests.models.weights import stirred
 from treelm.models.layers import attention
 from treelm.models.layers.attention import AttentionBlock, AttentionMask, Rotary, rotated
 
@@ -32,11 +33,7 @@ every_form = pytest.mark.parametrize("form", FORMS)
 
 def make(form: str, *, size: int = SIZE, heads: int = HEADS, seed: int = 0) -> AttentionBlock:
     torch.manual_seed(seed)
-    made = AttentionBlock(size, heads, num_layers=2, kinds=[5 for _ in FORMS[form][1]]).double()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return made
+    return stirred(AttentionBlock(size, heads, num_layers=2, kinds=[5 for _ in FORMS[form][1]]).double(), 0.3)
 
 
 def attention_mask(form: str) -> AttentionMask:

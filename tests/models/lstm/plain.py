@@ -10,11 +10,11 @@ from torch import Tensor
 
 @dataclass
 class Masks:
-    """Factors 0 or 1/(1-p) of every dropout; None: no dropout."""
+    """Factors 0 or 1/(1-p) of every dropout; None or empty: no dropout."""
 
     embedding: Tensor | None = None  # (V + 1, 1)
     inputs: Tensor | None = None  # (B, E)
-    weights: list[Tensor] = field(default_factory=list)  # (4H, H) a layer
+    weights: list[Tensor] = field(default_factory=list)  # of a layer's weight_hidden
     outputs: list[Tensor] = field(default_factory=list)  # (B, H) a layer
 
 

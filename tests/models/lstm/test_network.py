@@ -15,6 +15,7 @@ from tests.models.gradients import assert_same_loss_and_gradients
 from tests.models.lstm.plain import Masks, plain_losses
 from tests.models.rnng.worlds import Tokens
 from tests.models.stream_toys import AWD, stream_batch
+from tests.models.weights import stirred
 from treelm.corpora.encoding import encode_words
 from treelm.models.layers import dropout as dropout_module
 from treelm.models.lstm.network import LSTM, LSTMConfig
@@ -26,11 +27,7 @@ ROWS = [[int(word) for word in words] + [8] for words in SENTENCES]
 
 def lstm(seed: int = 0, **config: Any) -> LSTM:
     torch.manual_seed(seed)
-    network = LSTM(LSTMConfig(**{**SIZES, **config}), vocabulary=Tokens(8)).double()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(2).add_(torch.randn_like(parameter) * 0.2)
-    return network
+    return stirred(LSTM(LSTMConfig(**{**SIZES, **config}), vocabulary=Tokens(8)).double(), 0.2, times=2)
 
 
 def fresh(seed: int, **config: Any) -> LSTM:

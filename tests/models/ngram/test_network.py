@@ -3,10 +3,9 @@ import math
 import numpy as np
 import pytest
 
+from tests.corpora.helpers import text_corpus
 from tests.models.ngram.plain import BEGIN, END, PlainKneserNey
-from treelm.corpora.building import corpus_of
 from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.sentence import Sentence
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models.ngram.kneser_ney import find_discounts
@@ -26,8 +25,7 @@ def draw_sentences(num_sentences: int = 150, seed: int = 0) -> list[list[str]]:
 
 
 def encode(sentences: list[list[str]], vocabulary: WordVocabulary) -> EncodedCorpus:
-    made = [Sentence(words=tuple(words), identifier=str(i), source="toy", line=i) for i, words in enumerate(sentences)]
-    return EncodedCorpus(corpus_of(made), vocabulary)
+    return EncodedCorpus(text_corpus(sentences), vocabulary)
 
 
 FALLBACK = (0.5, 1.0, 1.5)

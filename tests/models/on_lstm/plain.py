@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from tests.models.lstm.plain import Masks
 
 
 def cumax(values: Tensor) -> Tensor:
@@ -34,16 +36,6 @@ def plain_step(
         cells.append(forget * cell[unit] + write * candidate[unit])
     new_cell = torch.stack(cells)
     return o * torch.tanh(new_cell), new_cell, master_forget
-
-
-@dataclass
-class Masks:
-    """Factors 0 or 1/(1-p) of every dropout; None or empty: no dropout."""
-
-    embedding: Tensor | None = None  # (V + 1, 1)
-    inputs: Tensor | None = None  # (B, E)
-    weights: list[Tensor] = field(default_factory=list)  # a layer's weight_hidden
-    outputs: list[Tensor] = field(default_factory=list)  # (B, H) a layer
 
 
 @dataclass

@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from tests.models.gradients import assert_same_loss_and_gradients
+from tests.models.lstm.plain import Masks
 from tests.models.lstm.test_network import recorded_masks
-from tests.models.on_lstm.plain import Masks, plain_losses
+from tests.models.on_lstm.plain import plain_losses
 from tests.models.rnng.worlds import Tokens
 from tests.models.stream_toys import AWD, stream_batch
+from tests.models.weights import stirred
 from treelm.corpora.encoding import encode_words
 from treelm.models.on_lstm.network import ONLSTM, ONLSTMConfig
 
@@ -25,11 +27,7 @@ TOKENS = np.random.default_rng(1).integers(0, 9, (4, 9))
 
 def on_lstm(**config: Any) -> ONLSTM:
     torch.manual_seed(0)
-    network = ONLSTM(ONLSTMConfig(**{**SIZES, **config}), vocabulary=Tokens(8)).double()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(2).add_(torch.randn_like(parameter) * 0.2)
-    return network
+    return stirred(ONLSTM(ONLSTMConfig(**{**SIZES, **config}), vocabulary=Tokens(8)).double(), 0.2, times=2)
 
 
 def plain(network: ONLSTM, rows: list[list[int]], masks: Masks | None = None) -> Any:

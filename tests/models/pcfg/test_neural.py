@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from tests.models.pcfg.induced import plain_of
+from tests.models.weights import stirred
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.pcfg.config import NeuralPCFGConfig
@@ -38,10 +39,7 @@ every_variant = pytest.mark.parametrize("variant", VARIANTS)
 def drawn(variant: str, seed: int = 0, kind: type[NeuralPCFG] = NeuralPCFG, **sizes: Any) -> NeuralPCFG:
     torch.manual_seed(seed)
     model = kind(NeuralPCFGConfig(**{**SIZES, **VARIANTS[variant], **sizes}), vocabulary=WORDS)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return model.eval()
+    return stirred(model, 0.3).eval()
 
 
 def latent_of(model: NeuralPCFG) -> Tensor | None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.models.pcfg.induced import KINDS, grammar_from, logits_of
 from tests.models.pcfg.plain import written_out
+from tests.models.pcfg.worlds import assert_constituents_are_the_derivative
 from treelm.errors import InputError
 from treelm.models.pcfg.interface import read_tokens
 from treelm.models.pcfg.products import ProductRules, TableRules, rules_of
@@ -100,12 +101,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 @every_kind
 def test_constituents_are_the_derivative_of_the_plain_form(kind: str) -> None:
     rules, _ = drawn(kind).consistent()
-    plain = written_out(rules)
-    for words in SENTENCES:
-        for ended in (True, False):
-            expected = plain.constituents(words, ended=ended)
-            found = read_tokens([rules], words)[1].constituents(ended=ended)
-            np.testing.assert_allclose(found, expected, atol=1e-10)
+    assert_constituents_are_the_derivative(rules, SENTENCES)
 
 
 @every_kind

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.models.pcfg.plain import PlainCounts, nodes_of, written_out
-from tests.models.pcfg.worlds import TREEBANK, TREES, branching, counted
+from tests.models.pcfg.worlds import TREEBANK, TREES, assert_constituents_are_the_derivative, branching, counted
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.evaluation.audit import audit
 from treelm.models.pcfg.config import TreebankPCFGConfig
@@ -158,12 +158,7 @@ def test_prefixes_are_the_sum_of_all_that_begin_with_them() -> None:
 
 def test_constituents_are_the_derivative_of_the_plain_form(model: TreebankPCFG) -> None:
     (rules,) = model.grammars()
-    plain = written_out(rules)
-    for words in ([4, 1, 3], [1], [3, 4, 2, 1]):
-        for ended in (True, False):
-            expected = plain.constituents(words, ended=ended)
-            found = read_tokens([rules], words)[1].constituents(ended=ended)
-            np.testing.assert_allclose(found, expected, atol=1e-10)
+    assert_constituents_are_the_derivative(rules, [[4, 1, 3], [1], [3, 4, 2, 1]])
 
 
 def test_what_only_an_improbable_symbol_can_make_is_exact_too(tmp_path: Path) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from tests.models.pcfg.plain import Node
+from tests.models.pcfg.plain import Node, written_out
 from treelm.corpora.building import corpus_of
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.pcfg.config import TreebankPCFGConfig
-from treelm.models.pcfg.rules import MarkovRules
+from treelm.models.pcfg.interface import read_tokens
+from treelm.models.pcfg.rules import MarkovRules, Rules
 from treelm.models.pcfg.treebank import TreebankPCFG
 
 TREEBANK = """
@@ -83,3 +85,13 @@ def branching(share: float) -> MarkovRules:
         ending_child=ints(0, 1),
         ending_probs=np.array([1 - share, 1.0]),
     )
+
+
+def assert_constituents_are_the_derivative(rules: Rules, sentences: Iterable[list[int]]) -> None:
+    """Of whole sentences and of their beginnings, beside the plain form."""
+    plain = written_out(rules)
+    for words in sentences:
+        for ended in (True, False):
+            expected = plain.constituents(words, ended=ended)
+            found = read_tokens([rules], words)[1].constituents(ended=ended)
+            np.testing.assert_allclose(found, expected, atol=1e-10)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from tests.models.rnng.worlds import Node, Tokens
+from tests.models.weights import stirred
 from treelm.models.pushdown.config import PushdownConfig
 from treelm.models.pushdown.network import Pushdown
 
@@ -18,10 +19,7 @@ def build_pushdown(vocabulary: Tokens, *, seed: int = 0, dtype: torch.dtype = to
     torch.manual_seed(seed)
     sizes = {"size": 6, "num_layers": 2, "num_heads": 2, "dropout": 0.0, "max_distance": 3, "max_depth": 2, **config}
     model = Pushdown(PushdownConfig(**sizes), vocabulary=vocabulary, labels=["X0", "X1", "X2"]).to(dtype)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.4 * torch.randn_like(parameter))
-    return model.eval()
+    return stirred(model, 0.4).eval()
 
 
 def binary(node: Node, vocabulary: Tokens) -> Binary:

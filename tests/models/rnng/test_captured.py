@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.devices.calls import num_calls
-from tests.models.rnng.test_network import gradients, random_trees
+from tests.models.gradients import gradients
+from tests.models.rnng.test_network import random_trees
 from tests.models.rnng.worlds import Tokens, as_batch, build_model, computed
 from treelm.models.layers.graphs import GraphedFunction
 from treelm.models.rnng.captured import captured_outputs

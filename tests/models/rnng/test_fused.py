@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from tests.devices.calls import num_calls
-from tests.models.rnng.test_network import gradients, random_trees
+from tests.models.gradients import gradients
+from tests.models.rnng.test_network import random_trees
 from tests.models.rnng.worlds import Tokens, as_batch, build_model
 from treelm.models.layers import fused
 from treelm.models.layers.devices import computing

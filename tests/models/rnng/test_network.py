@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.models.gradients import gradients
 from tests.models.rnng.plain import SHIFT, PlainRNNG, State
 from tests.models.rnng.worlds import (
     FORMS,
@@ -58,12 +59,6 @@ def plain_losses(model: RNNG, trees: list[Node], **options: Any) -> tuple[torch.
         actions = top_down(tree) if is_top_down else [*in_order(tree, model.vocabulary), plain.finish]
         pairs.append(plain.log_prob(actions, tokens_of(tree)))
     return -sum(pair[0] for pair in pairs), -sum(pair[1] for pair in pairs)
-
-
-def gradients(model: RNNG, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    found = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-    return dict(zip(names, found, strict=True))
 
 
 @pytest.mark.parametrize("count", [1, 9])

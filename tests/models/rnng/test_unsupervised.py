@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.models.gradients import gradients
 from tests.models.layers.binary_trees import binary_trees, spans_of_trees
 from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.plain_unsupervised import all_trees, bound
@@ -59,13 +60,6 @@ def build(vocabulary: Tokens | None = None, *, seed: int = 0, **config: Any) -> 
 
 def batch_of(sentences: list[list[int]], vocabulary: Tokens | None = None) -> SentenceBatch:
     return as_batch([(0, list(tokens)) for tokens in sentences], vocabulary or Tokens(4))
-
-
-def gradients(model: UnsupervisedRNNG, loss: Tensor) -> dict[str, Tensor]:
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    return dict(
-        zip(names, torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True), strict=True)
-    )
 
 
 # Trees.

@@ -15,6 +15,7 @@ from tests.models.gradients import assert_gradients_by_differences, assert_same_
 from tests.models.rnng.worlds import Tokens
 from tests.models.shift_reduce import plain
 from tests.models.som import plain as structure
+from tests.models.weights import stirred
 from treelm.corpora.encoding import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers.devices import computing
@@ -30,10 +31,7 @@ def network(seed: int = 0, num_unfinished: int = 0, **config: Any) -> ShiftReduc
     torch.manual_seed(seed)
     fields = {"size": 6, "dropout": 0.0, "embedding_dropout": 0.0, "output_dropout": 0.0} | config
     built = ShiftReduce(ShiftReduceConfig(**fields), vocabulary=Tokens(VOCABULARY_SIZE, num_unfinished)).double()
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.mul_(2).add_(torch.randn_like(parameter) * 0.3)
-    return built
+    return stirred(built, 0.3, times=2)
 
 
 def batch_of(lengths: tuple[int, ...] = (7, 3, 9, 1, 5), seed: int = 1) -> SentenceBatch:

@@ -7,17 +7,8 @@ import math
 import pytest
 import torch
 
+from tests.corpora.helpers import sentence
 from tests.models.som import plain, worlds
-from treelm.corpora.sentence import Sentence
-from treelm.trees.tree import Tree
-
-
-def sentences(*trees: str) -> list[Sentence]:
-    found = [Tree.parse(tree) for tree in trees]
-    return [
-        Sentence(words=tuple(tree.words()), tree=tree, identifier=str(number), source="test", line=number)
-        for number, tree in enumerate(found)
-    ]
 
 
 @pytest.mark.parametrize("oracle", ["dynamic", "left-branching"])
@@ -32,7 +23,7 @@ def test_reading_along_gold_trees_recovers_all_of_them(oracle: str) -> None:
 
 def test_own_metrics_are_those_of_the_greedy_reading_and_of_the_gold_trees() -> None:
     network = worlds.som().eval()
-    trees = sentences("(S 1 (X 2 (X 3 4)))", "(S (X 5 6) 7)", "(S 2)")
+    trees = [*map(sentence, ("(S 1 (X 2 (X 3 4)))", "(S (X 5 6) 7)", "(S 2)"))]
     batch = plain.batch_of([[0, [1, [2, 3]]], [[0, 1], 2], 0], tokens=[[1, 2, 3, 4], [5, 6, 7], [2]])
     with torch.no_grad():
         reading, along = network.read(batch), network.read(batch, gold=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients
+from tests.models.gradients import assert_gradients_by_differences, assert_same_loss_and_gradients, gradients
 from tests.models.som import worlds
 from tests.models.som.all_slots import all_slots_losses
 from treelm.corpora.encoding import SentenceBatch
@@ -30,12 +30,6 @@ def naive(network: SOM, batch: SentenceBatch, reading: MemoryReading) -> torch.T
         labels=worlds.padded(reading.labels, layout, skip=first, fill=num_slots - 1),
         next_labels=worlds.padded(reading.next_labels, layout, fill=num_slots - 1),
     )
-
-
-def gradients(network: SOM, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    network.zero_grad()
-    loss.backward()
-    return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in network.named_parameters()}
 
 
 VARIANTS: list[dict[str, Any]] = [

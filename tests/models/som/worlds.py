@@ -10,6 +10,7 @@ import torch
 
 from tests.models.rnng.worlds import Tokens
 from tests.models.som.plain import batch_of, random_tree
+from tests.models.weights import stirred
 from treelm.corpora.encoding import SentenceBatch
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM
@@ -22,10 +23,7 @@ def som(seed: int = 0, num_unfinished: int = 0, **config: Any) -> SOM:
     torch.manual_seed(seed)
     fields = {"size": 6, "num_slots": 15, "dropout": 0.0, "embedding_dropout": 0.0, "output_dropout": 0.0} | config
     network = SOM(SOMConfig(**fields), vocabulary=Tokens(VOCABULARY_SIZE, num_unfinished)).double()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(2).add_(torch.randn_like(parameter) * 0.1)
-    return network
+    return stirred(network, 0.1, times=2)
 
 
 def batch(network: SOM, lengths: tuple[int, ...] = (7, 3, 9, 1, 5), seed: int = 1) -> SentenceBatch:

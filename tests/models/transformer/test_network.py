@@ -19,6 +19,7 @@ from tests.models.layers.plain_attention import columns_of, looks_back
 from tests.models.rnng.worlds import Tokens
 from tests.models.stream_toys import stream_batch
 from tests.models.transformer.plain import layer_weights, plain_layers, plain_losses
+from tests.models.weights import stirred
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -38,10 +39,7 @@ every_kind = pytest.mark.parametrize("positions", POSITIONS)
 def transformer(seed: int = 0, *, vocabulary: Vocabulary | None = None, **config: Any) -> Transformer:
     torch.manual_seed(seed)
     network = Transformer(TransformerConfig(**{**SIZES, **config}), vocabulary=vocabulary or Tokens(8)).double()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    return network
+    return stirred(network, 0.3)
 
 
 def sizes_of(network: Transformer) -> dict[str, Any]:

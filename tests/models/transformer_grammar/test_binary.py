@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.corpora.helpers import sentence
 from tests.models.rnng.worlds import Tokens, as_batch
 from tests.models.transformer_grammar.plain import binarised as plain_binarised
 from tests.models.transformer_grammar.worlds import build_grammar, trees_of
 from treelm.corpora.building import corpus_of
 from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.sentence import Sentence
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models.search.config import SearchConfig
@@ -69,12 +69,8 @@ def check_binary(tree: Tree, *, is_alone: bool = False) -> None:
 def test_bounds_are_those_of_the_order_and_kept_before_training(
     changes: dict[str, Any], needed: list[list[int]], message: str | None
 ) -> None:
-    text = ["(S (NP a b c d) (VP (X (Y (Z (NP e) f)))))", "(S a)"]
-    sentences = [
-        Sentence(words=tuple(tree.words()), tree=tree, identifier=str(line), source="my.ptb", line=line)
-        for line, tree in enumerate(map(Tree.parse, text), 1)
-    ]
-    corpus, config = corpus_of(sentences), TransformerGrammarConfig(**changes)
+    trees = ["(S (NP a b c d) (VP (X (Y (Z (NP e) f)))))", "(S a)"]
+    corpus, config = corpus_of(map(sentence, trees)), TransformerGrammarConfig(**changes)
     assert [values.tolist() for values in config.needed_bounds(corpus).values()] == needed
     encoded = EncodedCorpus(corpus, WordVocabulary.build(corpus.form_counts()), corpus.labels)
     with pytest.raises(InputError, match=message) if message else nullcontext():

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from tests.models.rnng.worlds import Node, Tokens, random_tree
+from tests.models.weights import stirred
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar
 
@@ -52,10 +53,7 @@ def build_grammar(
     sizes = {"size": 6, "num_layers": 2, "num_heads": 2, "dropout": 0.0, "max_distance": 3, **config}
     labels = [f"X{label}" for label in range(num_labels)]
     model = TransformerGrammar(TransformerGrammarConfig(**sizes), vocabulary=vocabulary, labels=labels).to(dtype)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.4 * torch.randn_like(parameter))
-    return model.eval()
+    return stirred(model, 0.4).eval()
 
 
 def trees_of(vocabulary: Tokens, count: int, *, seed: int = 1) -> list[Node]:
