@@ -18,8 +18,8 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.layers.devices import computing
 from treelm.models.layers.graphs import cuda_graphs
+from treelm.models.rnng.captured import Form, Forms
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.forms import Form, Forms
 from treelm.models.rnng.network import RNNG
 
 

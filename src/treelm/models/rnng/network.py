@@ -30,10 +30,9 @@ from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import tied
 from treelm.models.rnng.arena import AttentionWeights, SearchWeights, affine
 from treelm.models.rnng.attention import Dropped, attention_outputs
-from treelm.models.rnng.captured import captured_outputs
+from treelm.models.rnng.captured import Forms, PaddedPlan, captured_outputs
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
-from treelm.models.rnng.forms import Forms, PaddedPlan
 from treelm.models.rnng.kernels import compose, compose_by_height
 from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.on_device import DeviceStacks

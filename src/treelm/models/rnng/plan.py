@@ -48,8 +48,8 @@ from treelm.models.layers.levels import (
 )
 from treelm.models.layers.lstm import Predecessors, plan_tree
 from treelm.models.rnng.attention import AttentionPlan, plan_attention, schedule_attention
+from treelm.models.rnng.captured import Form, Forms, PaddedPlan, filled, places
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.forms import Form, Forms, PaddedPlan, filled, places
 from treelm.models.search.derivations import Derivations, LocalTrees, before, derive, require_valid
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
