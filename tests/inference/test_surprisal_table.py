@@ -262,7 +262,7 @@ def test_what_is_unknown_or_written_together_is_warned_of(models: list[NamedMode
             "data frame:3: sentence '1' is not .*: rows of it come after",
         ),
         (pandas.DataFrame([["a", "b"]], columns=["word", "word"]), {}, "two columns of the name 'word'"),
-        (pandas.DataFrame([[1, "a"]]), {}, "0 as the name of a column"),
+        (pandas.DataFrame([[1, "a"]]), {}, "a column of the name 0, which is no string"),
         (WORDS, {"target_column": "form"}, "target_column without text_column"),
         (WORDS, {"shape": "plain"}, "shape = 'plain'; give 'auto', 'wide' or 'long'"),
         (WORDS, {"columns": ["unigram_surprisal_bits"]}, r"without counts; give unigrams"),

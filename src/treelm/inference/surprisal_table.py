@@ -428,7 +428,7 @@ def surprisal_table(
     asked = from_keywords(TableSettings, {**usual, **settings}, where="surprisal_table")
     wrong = [name for name in frame.columns if not isinstance(name, str)]
     if wrong:
-        raise InputError(f"{wrong[0]!r} as the name of a column", where=_FRAME, remedy="give columns texts as names")
+        raise InputError(f"a column of the name {wrong[0]!r}, which is no string", where=_FRAME, remedy="rename it")
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise InputError(f"two columns of the name {twice!r}", where=_FRAME, remedy="rename or remove one")

@@ -154,7 +154,7 @@ def _rows(text: str, source: str, separator: str) -> Iterator[tuple[str, list[st
         for row in reader:
             if reader.line_num > line:
                 found = f"a cell that goes on to line {reader.line_num}: it has a line break, or a lone quotation mark"
-                remedy = 'put spaces for line breaks; double marks inside quoted cells; one mark alone is written """"'
+                remedy = 'replace line breaks; double the marks inside quoted cells; one alone is written """"'
                 raise InputError(found, where=f"{source}:{line}", remedy=remedy)
             if row:
                 yield f"{source}:{line}", row

@@ -20,7 +20,7 @@ or from the right. The step on the nonterminal waits for nothing; it is computed
 and is not scheduled. A step on a child waits for the step before it and, if the child is a composed constituent, for
 the last steps of both of its chains; it has the earliest level after these. A constituent is composed in the level of
 the later of its two last steps. On a GPU, where few large calls are faster, local trees are computed by their height
-instead (``TreeLevel``) or, as CUDA graphs, in the same levels, which are padded (``forms.py``).
+instead (``TreeLevel``) or, as CUDA graphs, in the same levels, which are padded (``captured.py``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from torch import Tensor
 
 from treelm.corpora.encoding import SentenceBatch
 from treelm.models.layers.devices import few_calls, plan_to_device
-from treelm.models.layers.few_calls import StackLevels, kernels_wanted, plan_levels, plan_stack
+from treelm.models.layers.few_calls import StackLevels, kernels_wanted, plan_stack
 from treelm.models.layers.levels import (
     Forest,
     Schedule,
@@ -394,10 +394,10 @@ def plan_batch(
         attention = plan_attention(derivations, local_trees, contexts, order_of_trees, *numbered)
     vectors = vector_of_context[order]
     if forms is not None:
+        assert isinstance(stack, StackLevels)
         assert not isinstance(lstm, TreesByHeight)
         num_given = given.num_initial + len(given.words) + len(given.labels) + given.num_reduce_vectors
-        stack = _pad(forms, num_given, vectors, plan_levels(below, contexts.offsets), lstm)
-        lstm, vectors = None, vectors[:0]
+        stack, lstm, vectors = _pad(forms, num_given, vectors, stack, lstm), None, vectors[:0]
     actions = derivations.actions[order]
     shifts = np.flatnonzero(actions == SHIFT)
     word_index = np.cumsum(derivations.actions == SHIFT) - 1

@@ -164,7 +164,7 @@ class GenerativeParser(LanguageModel, Parser, Searching, Enumerable, ChecksCorpu
         search = self.search
         if search.method != "beam":
             found = f"search by {search.method!r} works on whole sentences only"
-            raise InputError(found, remedy="take the beam search for columns of the next word, or to read word by word")
+            raise InputError(found, remedy="use beam search to read word by word, and for columns of the next word")
         own = self._copied() if search.precision == "full" else self  # ``searchable`` does not copy all parameters
         model = own._checked()
         head, nothing = model.head(search.heavy_words), ((),) * num_sentences
