@@ -123,15 +123,7 @@ _TORCH_AUTOCAST, _TORCH_TENSOR = torch.autocast, torch.tensor
 
 def _compute(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any], counts: Counter[str]) -> Any:
     tensors = list[Tensor]()
-
-    def hold(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return [hold(one) for one in value]
-        if isinstance(value, Tensor):
-            tensors.append(value)
-        return value.held if isinstance(value, PretendedTensor) else value
-
-    own_args, own_kwargs = hold(args), {name: hold(value) for name, value in kwargs.items()}
+    own_args, own_kwargs = _held(args, tensors), {name: _held(value, tensors) for name, value in kwargs.items()}
     pretended = [tensor for tensor in tensors if isinstance(tensor, PretendedTensor)]
     asked = kwargs.get("device")
     there = bool(pretended) if asked is None else torch.device(asked).type == DEVICE.type
@@ -145,16 +137,27 @@ def _compute(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any], cou
     found = operation(*own_args, **own_kwargs)
     if not there:
         return found
-    same = {id(tensor.held): tensor for tensor in pretended}  # what was written in place keeps its identity
+    return _on_its_device(found, {id(tensor.held): tensor for tensor in pretended})
 
-    def wrap(one: Any) -> Any:
-        if isinstance(one, (list, tuple)):
-            return type(one)(map(wrap, one))
-        if not isinstance(one, Tensor):
-            return one
-        return same[id(one)] if id(one) in same else PretendedTensor(one)
 
-    return wrap(found)
+# Functions of the module, not of `_compute`: a closure that calls itself lives until garbage is collected, and as long
+# as it holds a gradient, autograd copies the gradient instead of taking it, which is one kernel more.
+def _held(value: Any, tensors: list[Tensor]) -> Any:
+    """The tensors of the CPU in arguments; what was given is added to ``tensors``."""
+    if isinstance(value, (list, tuple)):
+        return [_held(one, tensors) for one in value]
+    if isinstance(value, Tensor):
+        tensors.append(value)
+    return value.held if isinstance(value, PretendedTensor) else value
+
+
+def _on_its_device(found: Any, same: Mapping[int, PretendedTensor]) -> Any:
+    """Results as tensors of ``DEVICE``; what was written in place is in ``same`` and keeps its identity."""
+    if isinstance(found, (list, tuple)):
+        return type(found)(_on_its_device(one, same) for one in found)
+    if not isinstance(found, Tensor):
+        return found
+    return same[id(found)] if id(found) in same else PretendedTensor(found)
 
 
 def _check(
