@@ -132,7 +132,7 @@ def test_columns_have_a_figure_for_every_word(system: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "expected"),
     [
-        (None, ("the", "dog"), [(0, 3), (4, 7)]),
+        (None, ("the", "\u00a0", "dog"), [(0, 3), (4, 5), (6, 9)]),
         ("  the   dog ", ("the", "dog"), [(2, 5), (8, 11)]),
         ("I don't", ("I", "do", "n't"), [(0, 1), (2, 4), (4, 7)]),
         ("the the the", ("the", "the", "the"), [(0, 3), (4, 7), (8, 11)]),

@@ -11,11 +11,11 @@ import pytest
 from treelm.errors import InputError
 from treelm.io.tables import read_rows, read_table, text_writer
 
-NAMES = ("word", "bits", "count", "item", "rt")
+NAMES = ("word", "bits", "count", "item", "word_probability_lag1")
 ROWS = [
-    ("=SUM(A1)", 1.5, 2, "007", "310"),
-    ("NA", math.inf, None, "8", "NA"),
-    ('a "b"\x01', math.nan, 3, "9", "295.5"),
+    ("=SUM(A1)", 1.5, 2, "007", 0.25),
+    ("NA", math.inf, None, "8", math.nan),
+    ('a "b"\x01', math.nan, 3, "9", 1 / 3e8),
 ]
 
 
@@ -23,13 +23,13 @@ def frame(rows: list[tuple[object, ...]]) -> pandas.DataFrame:
     return pandas.DataFrame(rows, columns=NAMES).astype({"count": "Int64"})
 
 
-def test_a_text_has_six_digits_and_names_what_is_missing() -> None:
+def test_a_text_has_six_digits_significant_ones_of_probabilities_and_names_what_is_missing() -> None:
     stream = io.StringIO()
     text_writer(stream, NAMES, ",")(frame(ROWS))
     assert stream.getvalue().splitlines()[1:] == [
-        "=SUM(A1),1.500000,2,007,310",
+        "=SUM(A1),1.500000,2,007,0.25",
         "NA,inf,NA,8,NA",
-        '"a ""b""\x01",NA,3,9,295.5',
+        '"a ""b""\x01",NA,3,9,3.33333e-09',
     ]
 
 

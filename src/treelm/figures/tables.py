@@ -202,7 +202,7 @@ def rules_table(name: str, rules: Sequence[UsedRule]) -> Table:
         [
             ("rule", f"{rule.parent} -> {' '.join(rule.children)}"),
             ("times", str(rule.count)),
-            ("p(rule)", f"{rule.probability:.3f}"),
+            ("p(rule)", f"{rule.probability:.3g}"),
         ]
         for rule in rules
     ]

@@ -273,11 +273,13 @@ def word_offsets(sentence: Sentence) -> list[tuple[int, int] | tuple[None, None]
     words that are written as one (``du`` for ``de`` ``le``). Words follow each other: after such a word, the text
     continues with the nearest of the next words.
     """
-    text, *words = (_SPACE.sub(" ", one) for one in (sentence.text or " ".join(sentence.words), *sentence.words))
+    written = sentence.text or " ".join(sentence.words)
+    text, *words = (_SPACE.sub(" ", one) for one in (written, *sentence.words))
     offsets: list[tuple[int, int] | tuple[None, None]] = []
     position = 0
     while len(offsets) < len(words):
-        while text.startswith(" ", position):
+        word = sentence.words[len(offsets)]  # which may itself begin with white space of Unicode
+        while text.startswith(" ", position) and not written.startswith(word, position):
             position += 1
         following = words[len(offsets) : len(offsets) + _MOST_AS_ONE]
         here = [position] if text.startswith(following[0], position) else []

@@ -36,7 +36,7 @@ from treelm.inference.settings import LOG_BASES, TableSettings
 from treelm.inference.stimuli import Punctuation, Stimulus, check_documents, table_stimuli, word_offsets
 from treelm.inference.stimulus_advice import LONGEST_SENTENCE, ReadWords, advice
 from treelm.inference.surprisal import BITS, context_of, end_bits, score_stimuli, word_frame
-from treelm.io.tables import deduplicate_names
+from treelm.io.tables import PROBABILITY, deduplicate_names
 from treelm.models.base import LanguageModel
 from treelm.models.measures import ENTROPY, MEASURES, Measure, value_at_start
 from treelm.models.scores import CONVERGED, NATS_PER_BIT, SentenceScore
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 MODEL, WORD_ID, CONTEXT, END_OF_SENTENCE = "model", "word_id", "context", "</s>"
 ENTROPY_REDUCTION, TREE_ENTROPY_REDUCTION = "next_entropy_reduction_bits", "entropy_reduction_bits"
-PROBABILITY = "word_probability"
 _REDUCED_FROM = {ENTROPY_REDUCTION: ENTROPY, TREE_ENTROPY_REDUCTION: "entropy_bits"}
 _NOT_LAGGED = {CONVERGED, WORD_POSITION, DOCUMENT_POSITION}
 COMMON_COLUMNS = (BITS, "is_unk", "unk_class", "num_pieces")  # columns that every model gives for every word, in order

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Cell = str | int | float | None
 Write = Callable[["pd.DataFrame"], None]  # appends the rows of a frame to a table
 MISSING = "NA"  # what R and pandas both read as missing
+PROBABILITY = "word_probability"  # how names of columns of probabilities begin
 
 SEPARATORS = {".tsv": "\t", ".txt": "\t", ".csv": ",", "": "\t"}
 """Between the cells of a text, by the ending of its name; streams and devices have none."""
@@ -66,12 +67,15 @@ def check_table_name(path: str) -> None:
 def text_writer(stream: IO[str], names: Sequence[str], separator: str) -> Write:
     """Write the header of a table as text, and give a function that appends the rows of a data frame.
 
-    Floats have six digits after the point, and ``NA`` stands for what is missing.
+    Floats have six digits after the point; probabilities, which may be small, six significant ones. ``NA`` stands for
+    what is missing.
     """
     print(tsv_row(names, separator), file=stream)
 
     def write(frame: pd.DataFrame) -> None:
-        frame.to_csv(
+        probabilities = [name for name in frame.select_dtypes("float") if name.startswith(PROBABILITY)]
+        cells = {name: frame[name].map("{:.6g}".format, na_action="ignore") for name in probabilities}
+        frame.assign(**cells).to_csv(
             stream, sep=separator, header=False, index=False, na_rep=MISSING, float_format="%.6f", lineterminator="\n"
         )
 
