@@ -25,8 +25,8 @@ class SourceOptions(WorkerOptions, TableOptions):
     """Options of scoring what people read."""
 
     runs: Runs = ()
-    """Runs, or names of models that come with the package; tables of surprisals (FILE, or FILE:COLUMN, in bits); names
-    of published models."""
+    """Runs, or names of models that come with the package; tables of surprisals (FILE, or FILE:COLUMN, in bits, or in
+    nats or hartleys if the column's name says so); names of published models."""
     references: tuple[str, ...] = ()
     """Published models beside them: names, all, or none; without it, the usual ones of the material."""
     punctuation: Literal["as-given", "summed", "left-out"] = "summed"

@@ -135,13 +135,14 @@ def test_bad_tables_are_refused_with_their_place(text: str, found: str, tmp_path
         reading_tables.load(write(tmp_path / "times.csv", text), COLUMNS)
 
 
-def test_surprisals_of_a_table_are_found_by_key_in_any_order(tmp_path: Path) -> None:
-    corpus = made_up(2, 3)
+@pytest.mark.parametrize(("column", "name"), [("surprisal_bits", "bits"), ("surprisal_nats_a", "surprisal_nats_a")])
+def test_surprisals_of_a_table_are_found_by_key_in_any_order(column: str, name: str, tmp_path: Path) -> None:
+    corpus, unit = made_up(2, 3), 1.0 if column == "surprisal_bits" else math.log(2)
     rows = "".join(f"{story}\t{place}\t{story}.{place}\t0\n" for story in "10" for place in "210")
-    table = write(tmp_path / "bits.tsv", f"story\tposition\tsurprisal_bits\tis_unk\n{rows}")
-    found = read_surprisals(table, corpus)
-    assert (found.name, found.kind) == ("bits", "table")
-    assert found.bits.tolist() == [0.0, 0.1, 0.2, 1.0, 1.1, 1.2]
+    table = write(tmp_path / "bits.tsv", f"story\tposition\t{column}\tis_unk{column[14:]}\n{rows}")
+    found = read_surprisals(table, corpus, column=column)
+    assert (found.name, found.kind, found.says_unknown) == (name, "table", True)
+    assert (found.bits * unit).tolist() == pytest.approx([0.0, 0.1, 0.2, 1.0, 1.1, 1.2], abs=1e-12)
 
 
 def bits_of_corpus(path: Path) -> None:

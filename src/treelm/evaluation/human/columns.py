@@ -53,7 +53,7 @@ class TableColumns:
     """Of a table: columns that predict them without lags; without it, the place in the document, or in the sentence
     where lags stay within it."""
     surprisal_columns: tuple[str, ...] = ()
-    """Of a table: columns of other models' surprisals, in bits."""
+    """Of a table: columns of other models' surprisals, in bits, or in nats or hartleys if the name says so."""
     class_column: str = ""
     """Of a table: the column of word classes."""
     frequencies: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from treelm.inference.surprisal import BITS, score_stimuli, word_frame
 from treelm.io.numbers import number
 from treelm.io.tables import DECIMAL_COMMA, read_rows, table_text, with_point
 from treelm.models.base import LanguageModel
-from treelm.models.scores import CONVERGED, SentenceScore
+from treelm.models.scores import CONVERGED, NATS_PER_BIT, SentenceScore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,8 @@ MISSING = ("", "NA", "nan", "NaN")
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
 """A number such as 1.169, whose mark may stand between thousands."""
 _UNKNOWN = "is_unk"
+_UNIT = re.compile("(?<![a-z])(bits|nats|hartleys)(?![a-z])")
+_BITS_IN = {"bits": 1.0, "nats": 1 / NATS_PER_BIT, "hartleys": math.log2(10)}
 TRUE = ("1", "1.0", "True", "TRUE", "true")
 
 
@@ -111,19 +114,20 @@ def score_material(
 
 
 def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Surprisals:
-    """Read the surprisals of a material, in bits, from a table of any program: TSV or CSV with a header.
+    """Read the surprisals of a material from a table of any program: TSV or CSV with a header.
 
-    The rows of the table have the key columns of the material, or are its words in order, in a column ``word``. Words
-    that it lacks have no surprisal. Whether a word is unknown stands in ``is_unk``, or in ``is_unk_NAME`` beside
-    ``surprisal_bits_NAME``. Raises ``InputError`` with file and line, also where the words of the table are not those
-    of the material.
+    They are in bits, or in the unit of the column's name. The rows of the table have the key columns of the material,
+    or are its words in order, in a column ``word``. Words that it lacks have no surprisal. Whether a word is unknown
+    stands in ``is_unk``, or in ``is_unk_NAME`` beside ``surprisal_bits_NAME``. Raises ``InputError`` with file and
+    line, also where the words of the table are not those of the material.
     """
     table = read_frame(path)
     if column not in table:
         remedy = f"write {path}:COLUMN; there are {', '.join(table)}"
         raise InputError(f"no column {column!r}", where=f"{path}:1", remedy=remedy)
     places = _places(material, table, path)
-    unknown = f"{_UNKNOWN}{column.removeprefix(BITS)}" if column.startswith(BITS) else _UNKNOWN
+    ours = re.match("surprisal_(?:bits|nats|hartleys)", column)
+    unknown = f"{_UNKNOWN}{column[ours.end() :]}" if ours else _UNKNOWN
     bits, is_unknown = np.full(len(material), np.nan), np.zeros(len(material), dtype=bool)
     there = places >= 0
     bits[places[there]] = surprisals_of(table, column)[there]
@@ -228,8 +232,9 @@ def numbers(table: pd.DataFrame, name: str) -> Floats:
 def surprisals_of(table: pd.DataFrame, name: str) -> Floats:
     """The surprisals in a column of a table of ``read_frame``, in bits, (rows,).
 
-    Warns if all values are below 1, since they may be probabilities. Raises ``InputError`` as ``numbers`` does, and if
-    most values are negative, as log probabilities are.
+    Those of a column whose name says nats or hartleys are converted, and a line says so. Warns if all values are below
+    1, since they may be probabilities. Raises ``InputError`` as ``numbers`` does, and if most values are negative, as
+    log probabilities are.
     """
     bits = numbers(table, name)
     given = np.flatnonzero(np.isfinite(bits) & (bits != 0))
@@ -242,7 +247,10 @@ def surprisals_of(table: pd.DataFrame, name: str) -> Floats:
     if len(given) > 1 and (bits[given] < 1).all() and not len(negative):
         told = "%s: all values of column %r lie between 0 and 1: if they are probabilities, give surprisals, -log2 p"
         _logger.warning(told, where, name)
-    return bits
+    unit = next(iter(_UNIT.findall(name.lower())), "bits")  # the first, since names of models come after it
+    if unit != "bits":
+        _logger.warning("%s: the column %r, in %s, is converted to bits", where, name, unit)
+    return bits * _BITS_IN[unit]
 
 
 def _number(cell: str, where: str) -> float:
