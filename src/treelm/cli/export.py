@@ -15,7 +15,7 @@ from treelm.models.capabilities import BackoffNGrams, require
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """Write a model as other programs read it. The other way, hf:FOLDER and FILE.arpa stand wherever a run can.
+    """Write a model as other programs read it: keep the run, since treelm itself reads back only FILE.arpa.
 
     Example: treelm export runs/lstm --to transformers --output exported
     """

@@ -288,6 +288,7 @@ class Trainer:
             config, state, group = self.config, self.state, self.group
             reason = state.reason_to_stop(config)
             if reason is not None:
+                load_model(self.run)  # the error of a run that is damaged is all that is to be said
                 _logger.warning("nothing left to do in %s: %s", self.run, reason)
             while reason is None:
                 self.optimizer.begin_epoch(len(self.setup.batches))

@@ -425,7 +425,7 @@ def load_parts(folder: Path) -> tuple[Any, Any, CausalConfig]:
     header, where = read_json(folder / CONFIG, remedy=HUB_FOLDER, most=MOST_CONFIG), str(folder)
     if header.get("model_type") == EXPORTED:
         found = "what `treelm export` wrote for transformers"
-        raise InputError(found, where=where, remedy="give the run that was exported")
+        raise InputError(found, where=where, remedy="give the run folder that was exported")
     plain = folder
     try:
         with quiet(), plain_copy(folder) as plain:

@@ -86,7 +86,7 @@ def load_model(directory: Path | str) -> LanguageModel:
         return read
     path, where = directory / WEIGHTS, str(directory / CONFIG)
     if not path.exists() and (directory / "checkpoints").is_dir():
-        remedy = "finish training with `treelm train --resume`"
+        remedy = f"finish training with `treelm train --resume`; if it was finished, {_REMEDY}"
         raise InputError("training has not saved a model yet", where=str(directory), remedy=remedy)
     header = _read_header(directory)
     vocabulary = load_vocabulary(directory / VOCABULARY)
