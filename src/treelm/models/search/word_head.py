@@ -63,7 +63,7 @@ def shift_scores(
     if len(everything) <= _FEW:
         compute(everything)
         return scores
-    floor, upper = floor[row], np.full(len(everything), np.inf)  # upper bounds of the scores
+    floor, upper = floor[row], np.where(with_logit == -np.inf, -np.inf, np.inf)  # upper bounds of the scores
     likely = upper > floor
     for rough in (True, False):
         places, of_all = np.flatnonzero(likely), np.full(len(before), -np.inf)
