@@ -141,10 +141,11 @@ def test_required_characters_and_single_digits_are_pieces() -> None:
     assert vocabulary.spelled("a{6}") == "a}"
 
 
-def test_typographic_marks_without_a_piece_are_read_as_plain_ones() -> None:
+def test_typographic_marks_without_a_piece_are_read_as_plain_ones(caplog: pytest.LogCaptureFixture) -> None:
     config = VocabularyConfig(kind="subword", max_size=273, min_count=1, characters="»")
     subwords = build_vocabulary(config, counts_of([["it's", '"now"', "--", "..."] * 9]))
     assert isinstance(subwords, SubwordVocabulary)
+    assert "[vocabulary] characters: training lacks »; leave them out" in caplog.text
     for written, plain in {"it’s": "it's", "“now”": '"now"', "—": "--", "now…": "now...", "1–": "1-"}.items():
         assert tokens(subwords, written) == tokens(subwords, plain)
     assert subwords.spelled("it’s “now” – »") == ""

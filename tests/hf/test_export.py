@@ -90,7 +90,7 @@ def test_where_a_run_is_wanted_an_export_is_told(prefix: str, treelm: Treelm, tm
     assert treelm("export", "lstm-gum-open", "--to", "transformers", "-o", tmp_path / "exported").code == 0
     found = treelm("surprisal", f"{prefix}{tmp_path / 'exported'}", tmp_path / "text.txt")
     assert (found.code, found.err.count("\n")) == (2, 1)
-    assert found.err.endswith("exported: what `treelm export` wrote for transformers; give the run folder that was exported\n")
+    assert found.err.endswith("`treelm export` wrote for transformers; give the run folder that was exported\n")
 
 
 def test_what_has_no_logits_is_refused_and_nothing_is_written(treelm: Treelm, tmp_path: Path) -> None:  # noqa: F811

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from treelm.corpora.tokens import words_of
 from treelm.corpora.vocabulary import FormCounts, Pieces, SubwordModel, Vocabulary
 from treelm.errors import InputError
 
+_logger = logging.getLogger(__name__)
 END_OF_WORD = "▁"  # SentencePiece's sign for whitespace, here a suffix
 _NOT_IN_WORDS = frozenset(f"{END_OF_WORD} \t\r\n\0")  # the trainer takes them for something else
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # as JSON may hold, of a pair that was cut
@@ -76,10 +78,14 @@ class SubwordVocabulary(Vocabulary):
         All ``characters`` are tokens even if the forms have none of them. With ``split_digits``, every digit is a
         token of its own and no token has a digit beside another character.
 
-        Raises ``InputError`` for a size that SentencePiece cannot train on these forms.
+        Warns of typographic marks among ``characters`` that the forms lack, whose pieces are never trained. Raises
+        ``InputError`` for a size that SentencePiece cannot train on these forms.
         """
         from sentencepiece import SentencePieceTrainer
 
+        if unseen := sorted((PLAIN_MARKS.keys() & characters) - set("".join(counts.forms))):
+            told = "[vocabulary] characters: training lacks %s; leave them out, to read them as plain marks"
+            _logger.warning(told, " ".join(unseen))
         written = io.BytesIO()
         try:
             SentencePieceTrainer.train(
