@@ -95,7 +95,7 @@ def test_captured_loops_train_as_plain_ones(
         world = build_world(variant, tmp_path, precision)
         config = replace(world.config, device=device.type, cuda_graphs=graphs)
         torch.manual_seed(5)
-        with dropout_off(world.model) if "rnng" in variant else nullcontext():  # masks have the rows of a form
+        with dropout_off(world.model) if "rnng" in variant else nullcontext():  # masks stand in another order
             found.append(train(World(world.model, config, world.batches), device))
         assert captures(world.model) == graphs
     # Without graphs the LSTM is cuDNN's, which in bf16 multiplies in TF32.

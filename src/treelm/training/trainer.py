@@ -276,7 +276,7 @@ class Trainer:
         (``config.normalise_loss``). Dev is evaluated by the same total, per word, without dropout; the best model on it
         is in the run folder (without dev, the last; with ``select_by = "unlabeled_f1"``, the one whose trees agree best
         with those of dev). A run that is resumed goes on as if it had never stopped: with the same weights bit for bit,
-        given the same machine and number of threads.
+        given the same machine and number of threads; an RNNG with ``cuda_graphs``, up to rounding.
 
         Every one of several processes gets all steps. Raises ``InputError`` when the run cannot begin or resume,
         ``NonFiniteError`` before a bad update, ``TrainingInterrupted`` after SIGINT, SIGTERM, SIGHUP or SIGUSR1, when

@@ -93,6 +93,7 @@ class PaddedPlan(NamedTuple):
     form: Form
     tables: Tensor  # (n,) what ``captured_outputs`` reads, one table of numbers of rows after the other
     contexts: Tensor  # (T,) the rows of the contexts of the batch
+    composed: Tensor  # (F,) the rows of its constituents
 
 
 def places(sizes: list[int], room: tuple[int, ...]) -> IntArray:

@@ -181,15 +181,14 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
     def _captured_outputs(self, plan: PaddedPlan, given: Tensor) -> Tensor:
         """The same outputs by one graph, with masks that are drawn before it."""
         assert self._captured is not None
-        form, composition, masks = plan.form, self.composition, list[Tensor]()
+        form, composition = plan.form, self.composition
         lstms, affine_maps = [*self.stack_layers], [self.output]
+        dropped = [(plan.contexts, form.stack, self.config.hidden_size) for _ in lstms]
         if isinstance(composition, LSTMComposition):
             lstms += [composition.forward_lstm, composition.backward_lstm]
             affine_maps.append(composition.output)
-            if self._drops:
-                masks.append(self._mask(sum(form.composed), 2 * self.config.embedding_size))
-        if self._drops:
-            masks += [self._mask(sum(form.stack), self.config.hidden_size) for _ in self.stack]
+            dropped.insert(0, (plan.composed, form.composed, 2 * self.config.embedding_size))
+        masks = [self._padded_mask(rows, sum(room), size) for rows, room, size in dropped if self._drops]
         weights: list[Tensor] = [part for one in lstms for part in (one.weight_input, one.weight_hidden, one.bias)]
         weights += [part for one in affine_maps for part in (one.weight, one.bias)]
         given = functional.pad(given, (0, 0, 0, sum(form.given) - len(given)))
@@ -199,11 +198,8 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
     def _given(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None = None) -> Tensor:
         """The vectors that are not composed: initial ones, words, labels, those of REDUCE (see ``plan.Given``)."""
         initial = self.initial_embedding.expand(plan.given.num_initial, -1)
-        given = [
-            initial if starts is None else initial + starts,
-            word_vectors,
-            self.label_embedding.index_select(0, plan.given.labels),
-        ]
+        labels = self.label_embedding.index_select(0, plan.given.labels)
+        given = [initial if starts is None else initial + starts, word_vectors, labels]
         if isinstance(self.composition, NoComposition):
             given.append(self.composition.reduce_embedding.expand(plan.given.num_reduce_vectors, -1))
         return self._drop(torch.cat(given))
@@ -224,6 +220,11 @@ class RNNG(GenerativeParser, DocumentReader, PlansBatches):
 
     def _mask(self, rows: int, size: int) -> Tensor:
         return dropout_mask(rows, size, self.config.dropout, like=self.word_bias)
+
+    def _padded_mask(self, rows: Tensor, num_rows: int, size: int) -> Tensor:
+        """A mask (num_rows, size) that is 0 but for ``rows``: what is drawn depends on the batch, not on its form."""
+        mask = self._mask(len(rows), size)
+        return mask.new_zeros(num_rows, size).index_copy_(0, rows, mask)
 
     def _drop(self, units: Tensor) -> Tensor:
         return dropout(units, self.config.dropout, training=self.training)

@@ -444,7 +444,7 @@ def _pad(forms: Forms, num_given: int, vectors: IntArray, stack: StackLevels, ch
             filled(rows, states[one.previous.numpy()], sum(form.steps)),
             filled(trees, states[one.last.numpy()], sum(form.composed)),
         ]
-    return PaddedPlan(form, torch.from_numpy(np.concatenate(tables)), torch.from_numpy(contexts))
+    return PaddedPlan(form, *map(torch.from_numpy, (np.concatenate(tables), contexts, trees)))
 
 
 def _number_vectors(
