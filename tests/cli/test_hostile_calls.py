@@ -50,11 +50,13 @@ parse {transformer-grammar} in.txt --search released         | transformer-gramm
 parse 'run\x1b[31mred' in.txt                               | run\\x1b[31mred: no such run folder
 parse no-run link.ptb --output hard.ptb                      | hard.ptb: the output is the input
 parse no-run in.ptb --figure drawn.svg                       | drawn.svg: the output is the input
+parse no-run in.ptb --figure a.svg --output ./a.svg           | a.svg: trees and a figure in one file; give each
 
 surprisal                                                    | required: RUN ... FILE
 surprisal dir in.txt                                         | config.json: no such file
 surprisal run run in.txt                                     | two models of the name 'run'; give --names
 surprisal run in.txt --names a b                             | 2 names for 1 runs
+surprisal run in.txt --names ''                              | the name ''; give names of letters
 surprisal run lstm-gum-open                                  | no file, but a run: lstm-gum-open; name the file last
 surprisal run in.txt --split-sentences xx                    | no rules for sentences of language 'xx'
 surprisal run in.txt --columns open_node                     | did you mean open_nodes?

@@ -12,7 +12,7 @@ import pytest
 
 from treelm.errors import InputError
 from treelm.io import atomic
-from treelm.io.atomic import hold_folder, write_atomically, write_durably
+from treelm.io.atomic import check_output_path, hold_folder, write_atomically, write_durably
 from treelm.io.json import json_hash, line_with_checksum, line_without_checksum, without_checksum
 
 
@@ -37,6 +37,13 @@ def test_content_reaches_the_disk_before_the_name(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Path, "replace", lambda self, to: (events.append("rename"), real_replace(self, to))[1])
     write_atomically(tmp_path / "file", b"content")
     assert events == ["sync", "rename", "sync"]  # the last one is of the directory
+
+
+def test_a_read_only_folder_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    check_output_path(os.devnull)
+    with pytest.raises(InputError, match="a folder that cannot be written"):
+        check_output_path(tmp_path / "new" / "x.tsv", to_come=tmp_path / "new")
 
 
 @pytest.mark.parametrize("write", [write_atomically, write_durably])

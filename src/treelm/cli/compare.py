@@ -16,6 +16,7 @@ from treelm.cli.files import check_not_input, print_json
 from treelm.cli.options import Output
 from treelm.errors import InputError
 from treelm.evaluation.comparison.settings import Settings
+from treelm.io.atomic import check_output_path
 from treelm.io.terminal import log, show_progress
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def main(options: Arguments) -> int:
     out = Path(options.output) if options.output else None
     if options.figures and Path(options.figures).is_file():
         raise InputError("not a folder", where=options.figures, remedy="give the name of a folder")
+    if out is not None:
+        check_output_path(out / FILES["json"], to_come=out)
     if options.report:
         from treelm.figures.report.page import check_path
 

@@ -134,10 +134,13 @@ class ModelNames:
         """The names of the models of some runs: those that are given, else the names of the folders.
 
         With ``in_columns`` they will end the names of columns, and are written so that R and pandas accept them. Raises
-        ``InputError`` for too many or too few names, and for two models of one name.
+        ``InputError`` for too many or too few names, for two models of one name, and for one that cannot be seen.
         """
         if self.names and len(self.names) != len(runs):
             raise InputError(f"{len(self.names)} names for {len(runs)} runs", remedy="give one name a run")
+        for name in self.names:
+            if not name.strip() or not name.isprintable():
+                raise InputError(f"the name {name!r}", remedy="give names of letters, digits and marks")
         folders = [Path(run).name or Path(run).resolve().name for run in runs]
         names = list(self.names or ([re.sub(r"\W+", "_", name) for name in folders] if in_columns else folders))
         if twice := [name for name, count in Counter(names).items() if count > 1]:

@@ -59,6 +59,9 @@ def main(options: Arguments) -> int:
         if not options.figure.endswith(".svg"):
             raise InputError(f"cannot draw into {options.figure}", remedy="end its name in .svg")
         check_output_path(options.figure)
+        if Path(options.figure).resolve() == Path(options.output).resolve():
+            remedy = "give each a name of its own"
+            raise InputError("trees and a figure in one file", where=options.figure, remedy=remedy)
     check_not_input((options.output, options.figure), [options.file])
     lm = options.load(options.run)
     require(lm, Parser)

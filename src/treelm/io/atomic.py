@@ -19,7 +19,7 @@ WRITE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def check_output_path(path: Path | str, *, instead: str = "", to_come: Path | None = None) -> None:
-    """Raise ``InputError`` for a file to write that is a folder, or whose folder does not exist.
+    """Raise ``InputError`` for a file to write that is a folder, or whose folder does not exist or is read-only.
 
     Call this before any work. ``instead`` ends the remedy with what else the user can do. ``to_come`` is a folder that
     will be made before the file.
@@ -30,6 +30,11 @@ def check_output_path(path: Path | str, *, instead: str = "", to_come: Path | No
         raise InputError(f"no folder {folder}", remedy=f"make it first{instead}")
     if Path(path).is_dir():
         raise InputError("a folder", where=str(path), remedy=f"give the name of a file{instead}")
+    present = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    is_device = Path(path).exists() and not Path(path).is_file()  # which is written where it is
+    if not is_device and not os.access(present, os.W_OK):
+        remedy = f"change its permissions or write elsewhere{instead}"
+        raise InputError("a folder that cannot be written", where=str(present), remedy=remedy)
 
 
 @contextmanager

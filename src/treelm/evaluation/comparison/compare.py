@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -35,9 +36,9 @@ def compare(
     """Compare sources, each of them a run folder, a model of the package by its name, or a kept comparison (.json).
 
     Every run is measured, and gives a row; a kept comparison gives the rows that it has. What takes long is kept in
-    the folder ``keep_in``, or in each run folder if there is none; nothing is written into the package or into a folder
-    of another program. ``show`` shows progress. Raises ``InputError`` for a source that is neither a run nor a
-    comparison, for one that is given twice, and for a run whose recipe lacks data of the split.
+    the folder ``keep_in``, or in each run folder if there is none; nothing is written into the package, into a folder
+    of another program, or into one that is read-only. ``show`` shows progress. Raises ``InputError`` for a source that
+    is neither a run nor a comparison, for one that is given twice, and for a run whose recipe lacks data of the split.
     """
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")
@@ -56,7 +57,7 @@ def compare(
             rows += kept_ones[source].runs
         else:
             is_ours = not shipped.is_shipped_folder(source) and not is_foreign(source)
-            folder = keep_in or (source if is_ours else None)
+            folder = keep_in or (source if is_ours and os.access(source, os.W_OK) else None)
             kept = None if folder is None else MetricCache(folder / FOLDER)
             with doing(f"measuring {names[source]}"):
                 rows.append(Measurement(source, names[source], settings, kept, show).metrics(materials))
