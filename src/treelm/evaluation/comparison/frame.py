@@ -243,12 +243,13 @@ class ComparisonFrame:
 
     @property
     def legend(self) -> list[str]:
-        """What the headings mean, then the notes of the comparison."""
+        """What was scored and what the headings mean, then the notes of the comparison."""
         seeds = " ±: standard deviation over seeds." * (len(set(self.seeds)) < len(self.seeds))
         kinds = {row.gold_trees for row in self.comparison.runs if row.gold_trees is not None}
         gold = f" F1 is against trees of {' or '.join(sorted(kinds))}." if kinds else ""
         shown = {part for one in self.columns for part in (one.name.partition(",")[0], one.group)}
-        return [" ".join(text for of, text in LEGEND.items() if of in shown) + gold + seeds, *self.comparison.notes]
+        legend = [self.comparison.evaluated_on, *(text for of, text in LEGEND.items() if of in shown)]
+        return [" ".join(legend) + gold + seeds, *self.comparison.notes]
 
     @classmethod
     def of(cls, comparison: Comparison, names: Sequence[str] = ()) -> ComparisonFrame:

@@ -186,6 +186,17 @@ class Comparison:
     made: Mapping[str, str] = field(default_factory=dict)
     """When, by which version, on which machine and by which command it was made, if that was noted."""
 
+    @property
+    def evaluated_on(self) -> str:
+        """A sentence on the text that was scored, if it is the same for all runs."""
+        evaluated = [row for row in self.runs if row.num_sentences] or self.runs
+        texts = {(row.split, row.num_sentences, row.num_words) for row in evaluated}
+        if len(texts) != 1:
+            return "The runs were not all evaluated on the same text." if texts else "There are no runs."
+        ((split, num_sentences, num_words),) = texts
+        words = f" of {num_words:,} words" if num_words else ""
+        return f"Evaluated on {split}: {num_sentences:,} sentences{words}."
+
     def to_json(self) -> dict[str, Any]:
         """Write all metrics, unrounded, as JSON values; null where one is not finite."""
         return {"format_version": FORMAT_VERSION, **finite(to_plain(self))}

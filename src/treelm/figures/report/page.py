@@ -88,7 +88,7 @@ def report_page(comparison: Comparison) -> str:
         "figures/report/page.html.j2",
         title=f"One model: {rows[0].name}" if len(rows) == 1 else f"{len(rows)} language models side by side",
         style=svg.style() + own_style,
-        summary=_summary(rows),
+        summary=f"Systems: {', '.join(dict.fromkeys(row.system for row in rows))}. {comparison.evaluated_on}",
         warnings=list(hardly_trained(rows)),
         sections=found,
         runs=rows,
@@ -96,18 +96,6 @@ def report_page(comparison: Comparison) -> str:
         version=treelm.__version__,
     )
     return str(page)
-
-
-def _summary(rows: Sequence[RunMetrics]) -> str:
-    """A sentence on the systems and on the text that was scored, if it is the same for all runs."""
-    evaluated = [row for row in rows if row.num_sentences] or rows
-    texts = {(row.split, row.num_sentences, row.num_words) for row in evaluated}
-    systems = ", ".join(dict.fromkeys(row.system for row in rows))
-    if len(texts) > 1:
-        return f"Systems: {systems}. The runs were not all evaluated on the same text."
-    ((split, num_sentences, num_words),) = texts
-    words = f" of {num_words:,} words" if num_words else ""
-    return f"Systems: {systems}. Evaluated on {split}: {num_sentences:,} sentences{words}."
 
 
 def training_section(rows: Sequence[RunMetrics], looks: Looks) -> Section | None:
