@@ -64,6 +64,8 @@ surprisal run in.txt --columns open_nodes open_nodes         | the column 'open_
 surprisal run in.txt --columns distance --output out.tsv     | no column 'distance' from rnng
 surprisal run in.txt --threshold nan                         | threshold is nan
 surprisal run in.txt --search released --search-seed 1       | --search-seed with search by
+surprisal run in.txt --lag-within document                   | --lag-within without --lag; add --lag
+surprisal run in.txt --frequencies wordfreq:en               | without the column 'zipf_frequency'
 surprisal run latin.txt --output out.tsv                     | latin.txt:1: byte 0xe9 is not UTF-8
 surprisal {ngram} dir                                        | dir: a folder
 surprisal {ngram} loop.ptb                                   | levels of symbolic links
@@ -86,6 +88,8 @@ data frob                                                    | argument ACTION: 
 data --format text annotate in.txt                           | options before annotate; begin with treelm data annotate
 data show gum-opn                                            | did you mean gum-open?
 data statistics no-such-file                                 | no-such-file
+data statistics in.ptb --output dir                          | --output with statistics; remove one of them
+data list gum-open                                           | list takes no names; describe a corpus by treelm data
 data prepare in.txt --output dir                             | dir: the directory exists
 data text8 train.txt --output .                              | train.txt: the output is the input
 data annotate in.txt --parser benepar --output o --action-beam 3 | a search for benepar
@@ -163,9 +167,11 @@ pairs run pairs.tsv --items pairs.tsv                        | pairs.tsv: the ou
 syntaxgym --surprisals bits.tsv --action-beam 10             | --action-beam with --surprisals; remove one of them
 syntaxgym --surprisals bits.tsv                              | bits.tsv:2: 'many' is not a number
 syntaxgym --surprisals few.tsv                               | no surprisals for 'The painting that the artist painted
+syntaxgym run --sentences                                    | RUN with --sentences; remove one of them
 syntaxgym                                                    | cannot tell what to evaluate
 syntaxgym lstm-gum-open --suites number_orcs                 | did you mean number_orc?
 
+gardenpath run --stimuli                                     | RUN with --stimuli; remove one of them
 gardenpath --references none                                 | nothing to measure
 gardenpath --references gpt9                                 | no published model 'gpt9'
 gardenpath gpt3 --subsets agreement                          | gpt3: no such run folder; did you mean gpt2? give

@@ -76,11 +76,12 @@ def refuse(options: Any, names: Iterable[str], why: str) -> None:
     ``why`` follows the option in the message, such as "without --data" or "with --gold". ``parse`` calls this for the
     fields that the class names in ``needs`` and ``excludes``.
     """
-    for name in names:
-        if is_given(options, name):
+    given = next((name for name in names if is_given(options, name)), None)
+    for field, _, place, (option, *_) in arguments_of(type(options)) if given else ():
+        if field.name == given:
             missing = why.removeprefix("without ")
             remedy = "remove one of them" if missing == why else f"add {missing}, or remove this option"
-            raise InputError(f"--{name.replace('_', '-')} {why}", remedy=remedy)
+            raise InputError(f"{place.metavar if place else option} {why}", remedy=remedy)
 
 
 def in_options(error: InputError) -> InputError:

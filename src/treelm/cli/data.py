@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from treelm.cli import EXIT_OK, NESTED
-from treelm.cli.arguments import Positional
+from treelm.cli.arguments import Positional, refuse
 from treelm.cli.files import check_not_input, print_list, report_skipped
 from treelm.cli.options import InputOptions, Output
 from treelm.corpora.sentence import Preprocessing
@@ -50,13 +50,22 @@ class Arguments(InputOptions):
     """Millions of characters of text8's parts. 99-1 has no test part: figures of words are of its dev part."""
 
 
+_READING = (*(one.name for one in fields(InputOptions)), "dependency_labels", "preprocess")
+_USED = {"list": (), "show": (), "statistics": _READING, "prepare": (*_READING, "output"), "text8": ("output", "parts")}
+"""The options that have an effect, by action."""
+
+
 def main(options: Arguments) -> int:
     """Run the subcommand."""
     from treelm.corpora.catalog import corpus_entry, corpus_names, show
 
     if f"data {options.action}" in NESTED:  # else this subcommand was not asked
         raise InputError(f"options before {options.action}", remedy=f"begin with treelm data {options.action}")
+    used = ("action", "names", *_USED[options.action])
+    refuse(options, (one.name for one in fields(options) if one.name not in used), f"with {options.action}")
     if options.action == "list":
+        if options.names:
+            raise InputError("list takes no names", remedy=f"describe a corpus by treelm data show {options.names[0]}")
         entries = [(name, corpus_entry(name)) for name in corpus_names()]
         rows = [(name, entry.licence, entry.description) for name, entry in entries]
         print_list(("corpus", "licence", "contents"), rows)

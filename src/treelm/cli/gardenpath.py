@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
+from treelm.cli.arguments import refuse
 from treelm.cli.files import check_items, write_items
 from treelm.cli.surprisal_sources import SourceOptions
 from treelm.errors import InputError
@@ -46,6 +47,7 @@ def main(options: Arguments) -> int:
 
     material = sap.material(options.subsets)
     if options.stimuli:
+        refuse(options, ("runs", "items"), "with --stimuli")
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow([*material.key_names, "sentence_id", "word"])
         rows = zip(material.keys, material.sentences, material.words, strict=True)

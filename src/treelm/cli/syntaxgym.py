@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from treelm.cli.arguments import refuse
 from treelm.cli.files import check_items, write_items
 from treelm.cli.options import Runs, ScoringOptions, described, impossible, reference_names
 from treelm.errors import InputError
@@ -60,6 +61,7 @@ def main(options: Arguments) -> int:
 
     suites = load_suites(options.suites)
     if options.sentences:
+        refuse(options, ("runs", "items"), "with --sentences")
         print(*write_sentences(suites), sep="\n")
         return 0
     if not options.runs and not options.surprisals:

@@ -54,6 +54,8 @@ class RowSettings:
 class TableSettings(RowSettings):
     """What a table has besides surprisals."""
 
+    needs: ClassVar = {**RowSettings.needs, "lag_within": "lag"}
+
     shape: Literal["auto", "wide", "long"] = "auto"
     """Of several runs. wide, as auto: a row a word, columns NAME_MODEL. long: a row a word and run, named in the column
     model."""

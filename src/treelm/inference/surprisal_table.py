@@ -148,6 +148,9 @@ class SurprisalTable:
         if ZIPF_FREQUENCY in settings.columns and self._frequencies is None:
             remedy = "give frequencies = 'wordfreq:en', or a table with the columns word and count"
             raise InputError(f"the column {ZIPF_FREQUENCY!r} without frequencies", remedy=remedy)
+        if settings.frequencies and ZIPF_FREQUENCY not in settings.columns:
+            found = f"frequencies = {settings.frequencies!r} without the column {ZIPF_FREQUENCY!r}"
+            raise InputError(found, remedy=f"add columns = {ZIPF_FREQUENCY!r}, or remove this option")
         self._is_wide = settings.shape == "wide" or (settings.shape == "auto" and len(models) > 1)
         self._shows_document = settings.context == "document" or bool(self.source.document)
         self.findings = [Findings() for _ in models]
