@@ -87,6 +87,9 @@ class Traffic(TorchDispatchMode):
         self.counts: Counter[str] = Counter()
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if operation is _aten.to.device:  # which inference mode leaves as it is
+            with self:
+                return operation.decompose(*args, **kwargs or {})
         return _compute(operation, args, kwargs or {}, self.counts)
 
     @property

@@ -28,6 +28,16 @@ def test_scores_and_trees_on_another_device_are_the_same(variant: str, tmp_path:
         assert ours.tree == theirs.tree
 
 
+@pytest.mark.parametrize("variant", [one for one in VARIANTS if "documents" in one])
+def test_scores_of_documents_on_another_device_are_the_same(variant: str, tmp_path: Path) -> None:
+    model = build_world(variant, tmp_path).model.eval()
+    here = model.score_document(WORDS)
+    with pretended_device():
+        elsewhere = model.to(DEVICE).score_document(WORDS)
+    for ours, theirs in zip(elsewhere, here, strict=True):
+        np.testing.assert_allclose(ours.log_probs, theirs.log_probs, atol=1e-5)
+
+
 @pytest.mark.parametrize("variant", ["lstm", "prpn", "som", "rnng", "transformer-grammar", "pushdown"])
 def test_reading_word_by_word_on_another_device_is_the_same(variant: str, tmp_path: Path) -> None:
     model = build_world(variant, tmp_path).model.eval()
