@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ def test_calls_grow_with_heights_and_not_with_the_batch(composition: str, most: 
     model = build_model(vocabulary, num_layers=2, composition=composition)
     with computing(in_few_calls=True):
         plan = model._plan(many)
+        model.plan_ahead(as_batch(trees[:1], vocabulary))
+    pickle.loads(pickle.dumps(model))  # without the plan that is made ahead
     assert isinstance(plan.below, StackLevels)
     levels = len(plan.attention.pushes) if plan.attention else len(plan.lstm.levels) if plan.lstm else 0
     found = num_calls(model, few)

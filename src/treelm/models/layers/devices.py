@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from numpy.typing import NDArray
@@ -100,9 +100,9 @@ class PlansAhead:
         """Start without a planned batch."""
         self._ahead: tuple[object, Future[Any]] | None = None
 
-    def __deepcopy__(self, memo: object) -> Self:
-        """A new object without a planned batch, as copies of networks need."""
-        return type(self)()
+    def __reduce__(self) -> Any:
+        """Copy or pickle without the planned batch, as networks need."""
+        return type(self), ()
 
     def begin(self, batch: object, make: Callable[[], Any]) -> None:
         """Make the plan of a batch in the thread, with the context variables of the caller."""
