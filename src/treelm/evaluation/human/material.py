@@ -123,7 +123,7 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
     """
     table = read_frame(path)
     if column not in table:
-        remedy = f"write {path}:COLUMN; there are {', '.join(table)}"
+        remedy = f"write {path}:COLUMN; there are {', '.join(table) or 'none'}"
         raise InputError(f"no column {column!r}", where=f"{path}:1", remedy=remedy)
     places = _places(material, table, path)
     ours = re.match("surprisal_(?:bits|nats|hartleys)", column)

@@ -38,7 +38,7 @@ def load(path: Path, columns: TableColumns, skipped: list[InputError] | None = N
     table = read_frame(path, columns.encoding, None if skipped is None else unreadable)
     for name in columns.names():
         if name not in table:
-            remedy = f"name the column by an option; there are {', '.join(table)}"
+            remedy = f"name the column by an option; there are {', '.join(table) or 'none'}"
             raise InputError(f"no column {name!r}", where=f"{path}:1", remedy=remedy)
     rows = zip(table.index, table.to_dict("records"), strict=True)
     asked = Columns(columns.word_column, columns.sentence_column, columns.document_column)
