@@ -135,7 +135,7 @@ evaluate --gold in.txt --predicted in.ptb                    | no line begins wi
 evaluate --gold in.ptb --predicted in.ptb --summary s.tsv    | --summary with --gold
 
 compare run run                                              | the same run twice
-compare run dir                                              | no trained model here
+compare run dir                                              | no trained model here; give dir/comparison.json
 compare run --report report.pdf                              | .html
 compare run --sentences a.txt                                | --sentences without --report
 compare run --report r.html --sentences no.txt               | no.txt
@@ -214,6 +214,7 @@ def folder(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         **dict.fromkeys(("in.ptb", "in.tsv", "in.html", "comparison.csv", "dir/in.ptb", "dir/words.csv"), TREE),
         "in.txt": "The city was old .\nI think so .\n",
         "train.txt": "one two",
+        "dir/comparison.json": "{}",
         "blank.txt": "\n \t\n\n",
         "bits.tsv": "sentence\tchar_start\tchar_end\tsurprisal_bits\nYes\t0\t3\tmany\n",
         "few.tsv": "sentence\tchar_start\tchar_end\tsurprisal_bits\nx\t0\t1\t1.0\n",

@@ -13,6 +13,7 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.cache import MetricCache
 from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.measure import FOLDER, Measurement, ShowProgress, check_data
+from treelm.evaluation.comparison.metrics import FILE_NAME as _FILE_NAME
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.comparison.settings import Settings
 from treelm.io.terminal import doing
@@ -86,7 +87,9 @@ def _found(source: Path) -> Path:
         return source
     run = shipped.find_run(source)
     if not weight_files(run):
-        remedy = "finish training with `treelm train --resume`, or remove this folder"
+        kept = run / _FILE_NAME
+        train = "finish training with `treelm train --resume`, or remove this folder"
+        remedy = f"give {kept}" if kept.is_file() else train
         raise InputError("no trained model here", where=str(run), remedy=remedy)
     return run
 
