@@ -22,5 +22,4 @@ def test_the_fused_operator_has_the_outputs_and_gradients_of_the_layer() -> None
     ):
         loss = (outputs * factors).sum() + after.pow(2).sum() + last.sum()
         found.append([outputs, after, *torch.autograd.grad(loss, wanted)])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+    torch.testing.assert_close(*found, rtol=0, atol=1e-10)
