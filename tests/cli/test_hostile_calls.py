@@ -64,7 +64,6 @@ surprisal run in.txt --columns open_nodes open_nodes         | the column 'open_
 surprisal run in.txt --columns distance --output out.tsv     | no column 'distance' from rnng
 surprisal run in.txt --threshold nan                         | threshold is nan
 surprisal run in.txt --search released --search-seed 1       | --search-seed with search by
-surprisal run in.txt --lag-within document                   | --lag-within without --lag; add --lag
 surprisal run in.txt --frequencies wordfreq:en               | without the column 'zipf_frequency'
 surprisal run latin.txt --output out.tsv                     | latin.txt:1: byte 0xe9 is not UTF-8
 surprisal {ngram} dir                                        | dir: a folder
@@ -171,7 +170,6 @@ syntaxgym run --sentences                                    | RUN with --senten
 syntaxgym                                                    | cannot tell what to evaluate
 syntaxgym lstm-gum-open --suites number_orcs                 | did you mean number_orc?
 
-gardenpath run --stimuli                                     | RUN with --stimuli; remove one of them
 gardenpath --references none                                 | nothing to measure
 gardenpath --references gpt9                                 | no published model 'gpt9'
 gardenpath gpt3 --subsets agreement                          | gpt3: no such run folder; did you mean gpt2? give
