@@ -65,7 +65,8 @@ def test_an_evaluation_is_that_of_the_command_line(project: Path, tmp_path: Path
 
 
 def test_a_comparison_is_that_of_the_command_line(project: Path, tmp_path: Path, shell: Treelm) -> None:
-    runs, file = [project / "run", "ngram-gum-open"], project / "train.ptb"
+    runs, file = [project / "run", "ngram-gum-open"], tmp_path / "other.ptb"
+    file.write_text("(S (NP (D the) (N dog)) (FRAG (V barks)))\n")
     chosen = ["perplexity", "parameters"]
     frame = treelm.compare(runs, data=file, output=tmp_path / "kept", columns=chosen)
     ours = {one.name: one.read_text() for one in (tmp_path / "kept").glob("comparison.*")}
@@ -77,7 +78,7 @@ def test_a_comparison_is_that_of_the_command_line(project: Path, tmp_path: Path,
     measured = [name for name in frame if not name.endswith("words_per_second")]
     pandas.testing.assert_frame_equal(frame[measured].astype({"is_upper_bound": int}), written[measured])
     assert frame["is_upper_bound"].tolist() == [True, False]
-    assert any("upper bounds" in note for note in frame.attrs["notes"])
+    assert all(part in "\n".join(frame.attrs["notes"]) for part in ("upper bounds", "labels unseen in training"))
 
 
 def test_trees_are_scored_as_evalb_does(tmp_path: Path, shell: Treelm) -> None:

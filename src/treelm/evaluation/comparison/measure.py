@@ -187,6 +187,9 @@ class Measurement:
         needs_trees = has(lm, TreeConditioned)
         speed = _scoring_speed(lm, result.sentences) if lm.predicts_words and not needs_trees else None
         num_parameters = sum(parameter.numel() for parameter in lm.parameters()) or None  # n-grams have none
+        notes = [*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)]
+        if number := sum(result.unknown_labels.values()):
+            notes.append(f"gold constituents with labels unseen in training, missed by labelled F1: {number:,}")
         return {
             "system": lm.system,
             "search": str(lm.search) if isinstance(lm, Searching) else "",
@@ -202,7 +205,7 @@ class Measurement:
             "gold_trees": gold if result.spans else None,
             "scoring_threads": torch.get_num_threads(),
             "units": to_plain(unit_sums(result)),
-            "notes": [*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)],
+            "notes": notes,
             "values": known({"parameters": num_parameters, "scoring_words_per_second": speed, **_values_of(result)}),
         }
 
