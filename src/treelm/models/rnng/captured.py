@@ -34,7 +34,10 @@ MULTIPLE = 8  # of rows, and the rows of a level beyond the last one
 
 
 class Form(NamedTuple):
-    """The number of rows of every level, of a plan or after padding. The last three are for LSTM composition."""
+    """The number of rows of every level, of a plan or after padding. The last three are for LSTM composition.
+
+    ``given`` and ``first`` are one level in a plan; after padding they have a second one of a few rows, as room.
+    """
 
     given: tuple[int, ...]  # vectors that are not composed
     stack: tuple[int, ...]  # contexts, by the height of the stack
@@ -88,10 +91,16 @@ def _with_room(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class PaddedPlan(NamedTuple):
-    """All levels of a batch, padded to a form."""
+    """All levels of a batch, padded to a form.
+
+    The tables, which ``plan.py`` makes and ``captured_outputs`` takes apart, are the vector of each context; for those
+    of height 1 and more, the context right below, counted within its level; the vectors with which chains of steps
+    begin; and for each direction the vector that each step reads, the state before each step, and the last state of
+    each constituent.
+    """
 
     form: Form
-    tables: Tensor  # (n,) what ``captured_outputs`` reads, one table of numbers of rows after the other
+    tables: Tensor  # (n,) numbers of rows, one table after the other
     contexts: Tensor  # (T,) the rows of the contexts of the batch
     composed: Tensor  # (F,) the rows of its constituents
 

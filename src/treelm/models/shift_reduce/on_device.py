@@ -111,7 +111,7 @@ class StepTape:
         places = 1 + self._num_places + np.arange(3 * num).reshape(3, num)
         ahead = positions + np.array([[0], [1], [0]])
         inputs = 1 + np.minimum(ahead, self._num_inputs - 1)  # any, if there are no more
-        under = self._below[nodes.below]  # which REDUCE would push on
+        under = self._below[nodes.below]  # what REDUCE would push on; SHIFT pushes on the new node
         masks = 1 + self._num_inputs + (np.tile(rows, 3) if self._masks_by_row else np.zeros(3 * num, np.int64))
         states = self._row(places.reshape(-1), 2 * self._num_layers - 1)
         below, items_below = self._places[nodes.below], self._items[nodes.below]

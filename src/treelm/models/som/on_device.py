@@ -31,7 +31,7 @@ class ChainTape(CellTape):
     """The slots of a step are a chain of products, and each level of the gradient is seven calls.
 
     The slots of a step are a chain: h of a node is what the node below has just given, so that other vectors are
-    gathered, and multiplied by their dropout, once a step. A row of ``joined`` is (d h, d m, h, m, u, f, i, c), and
+    gathered, and multiplied by their dropout d, once a step. A row of ``joined`` is (d h, d m, h, m, u, f, i, c), and
     what is mixed is one gated linear unit, of the values h, m, u and the gates f, i, c, and a sum. Before their nodes
     are evaluated, ``joined`` holds d and 1, and ``hidden`` the bias b_1, or minus infinity where dropout makes it 0;
     its scale is in W_2.
