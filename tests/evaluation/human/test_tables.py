@@ -183,14 +183,8 @@ def test_probabilities_are_no_surprisals(
     [
         ("story,position,bits\n0,1,2\n", "no column 'surprisal_bits'"),
         ("story,position,surprisal_bits\n0,1,2\n0,1,3\n", "a second row of the same word"),
-        (
-            "story,position,surprisal_bits\n0,1,2\n0,2,2\n0,3,2\n",
-            r":4: .* position 3.*story 0, position 0 \(w0",
-        ),
-        (
-            "story,position,surprisal_bits\n1,0,2\n2,0,2\n",
-            r":3: a row of story 2.*; story 0.* \(w0\) has none",
-        ),
+        ("story,position,surprisal_bits\n0,1,2\n0,2,2\n0,3,2\n", r":4: .* position 3.*story 0, position 0 \(w0"),
+        ("story,position,surprisal_bits\n1,0,2\n2,0,2\n", r":3: a row of story 2.*; story 0.* \(w0\) has none"),
         ("word,surprisal_bits\nw0,2\n", "1 rows without the columns story, position"),
     ],
 )
