@@ -75,7 +75,7 @@ surprisal no-run in.ptb --output out.tsv                     | out.tsv.json: the
 
 generate run --num-sentences -3                              | --num-sentences -3
 generate run --seed 99999999999999999999                     | seed
-generate run --temperature 0                                 | temperature
+generate {lstm} --trees                                      | lstm is a language model without trees
 generate run --temperature 1e-320                            | temperature
 audit run in.txt --num-sentences -1                          | --num-sentences -1
 export {ngram} --to arpa --output no/x.arpa                  | no folder no

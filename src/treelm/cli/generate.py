@@ -50,6 +50,6 @@ def main(options: Arguments) -> int:
     bar = progress_bar("drawing", options.num_sentences, shares_terminal=options.output == "-")
     with bar as advance, open_output(options.output) as out:
         for words, tree in drawn:
-            print(format_tree(tree) if options.trees and tree else " ".join(words), file=out, flush=True)
+            print(format_tree(tree) if tree else " ".join(words), file=out, flush=True)
             advance()
     return 0

@@ -12,7 +12,7 @@ from torch import Tensor
 from treelm.configs import Number, Size, configuration, from_keywords
 from treelm.corpora.tokens import BLANKS
 from treelm.errors import InputError
-from treelm.models.capabilities import Parser, has, require
+from treelm.models.capabilities import Parser, require
 from treelm.trees.tree import Tree, from_flat
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Drawn(NamedTuple):
 
     words: list[str]
     tree: Tree | None
-    """The model's tree over the sentence; None if no tree was asked for, or if the model has none."""
+    """The model's tree over the sentence; None if no tree was asked for."""
 
 
 def generate(lm: LanguageModel, *, trees: bool = False, **settings: Any) -> Iterator[Drawn]:
@@ -55,9 +55,12 @@ def generate(lm: LanguageModel, *, trees: bool = False, **settings: Any) -> Iter
     token that ends words. A word that has not ended after ``MAX_TOKENS_PER_WORD`` tokens is left out, and its sentence
     ends before it.
 
-    Raises ``InputError`` for values out of range, and for a model that gives words no probabilities.
+    Raises ``InputError`` for values out of range, for a model that gives words no probabilities, and with ``trees`` for
+    a model that has none.
     """
     lm.require_words()
+    if trees:
+        require(lm, Parser)
     how = from_keywords(Drawing, settings, where="")
     generator = torch.Generator().manual_seed(how.seed)
     spelled = (lm.vocabulary.spell([index]) for index in range(len(lm.vocabulary)))
@@ -73,8 +76,7 @@ def generate(lm: LanguageModel, *, trees: bool = False, **settings: Any) -> Iter
         return int(torch.multinomial(probs, 1, generator=generator))
 
     samples = (_sample(lm, draw, unwritable, how.max_words) for _ in range(how.num_sentences))
-    is_parsed = trees and has(lm, Parser)
-    return (Drawn(words, _tree(lm, state, words) if is_parsed and words else None) for words, state in samples)
+    return (Drawn(words, _tree(lm, state, words) if trees and words else None) for words, state in samples)
 
 
 def _sample(

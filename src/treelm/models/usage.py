@@ -87,7 +87,7 @@ class Usage:
         token is sampled from the most probable tokens that together have this probability (nucleus sampling, Holtzman
         et al. 2020).
 
-        Raises ``InputError`` for values out of range.
+        Raises ``InputError`` for values out of range, and with ``trees`` for a model that has none.
         """
         how: dict[str, Any] = {"max_words": max_words, "temperature": temperature, "top_p": top_p, "trees": trees}
         return list(generate(self._lm, num_sentences=num_sentences, seed=seed, **how))
