@@ -21,7 +21,7 @@ from treelm.configs import to_plain
 from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.errors import InputError, import_extra
-from treelm.io.terminal import doing
+from treelm.io.terminal import doing, progress_bar
 from treelm.models.base import LanguageModel
 from treelm.models.capabilities import (
     ConfidentParser,
@@ -116,7 +116,7 @@ def train(
         with doing("preparing data and vocabulary") if is_shown else nullcontext():
             setup = _prepare(recipe, run, group, resumes=resumes)
         if isinstance(setup.model, Counted):
-            group.on_main(lambda: _estimate(setup, run))
+            group.on_main(lambda: _estimate(setup, run, is_shown=is_shown))
             return _trained(run, recipe)
         config, evaluates = setup.recipe.training, setup.dev is not None
         with progress(config, len(setup.batches), evaluates=evaluates) if is_shown else nullcontext() as show:
@@ -136,8 +136,11 @@ def _trained(run: Path, recipe: Recipe) -> LanguageModel:
     return model
 
 
-def _estimate(setup: Setup, run: Path) -> None:
-    """Train a system that is estimated from counts: one look at the data, no steps, nothing to resume."""
+def _estimate(setup: Setup, run: Path, *, is_shown: bool) -> None:
+    """Train a system that is estimated from counts: one look at the data, no steps, nothing to resume.
+
+    Its loss on dev may take minutes, of which the progress ``is_shown``.
+    """
     model, dev = setup.model, setup.dev
     assert isinstance(model, Counted)
     begin, cpu_begin = perf_counter(), process_time()
@@ -147,8 +150,13 @@ def _estimate(setup: Setup, run: Path) -> None:
     where = {"step": 0, "epoch": 1, **times}
     log.write({"kind": "estimate", **where, "num_sentences": size, "num_words": int(setup.encoded.num_words.sum())})
     if isinstance(dev, SentenceBatches):
-        loss = LossSum.sum(LossSum.read([model.losses(batch) for batch in dev])[0])
-        log.write({"kind": "dev", **where, **loss.named()})
+        losses = []
+        shown = progress_bar("loss on dev", len(dev), unit="batches") if is_shown else nullcontext(lambda: None)
+        with shown as advance:
+            for batch in dev:
+                losses.append(model.losses(batch))
+                advance()
+        log.write({"kind": "dev", **where, **LossSum.sum(LossSum.read(losses)[0]).named()})
     save_model(model, run)
 
 
