@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -12,6 +13,8 @@ Context = Literal["sentence", "document"]
 """Context that a model has before a sentence: nothing, or the sentences of the document before it."""
 LOG_BASES = {"2": "bits", "e": "nats", "10": "hartleys"}
 """Bases of logarithms, and the unit of each, which ends the names of columns."""
+PER_BIT = {"bits": 1.0, "nats": math.log(2), "hartleys": math.log10(2)}
+"""How many of a unit are one bit."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,14 +32,14 @@ from treelm.inference.predictors import (
     word_length,
 )
 from treelm.inference.sentence_rows import Columns
-from treelm.inference.settings import LOG_BASES, TableSettings
+from treelm.inference.settings import LOG_BASES, PER_BIT, TableSettings
 from treelm.inference.stimuli import Punctuation, Stimulus, check_documents, table_stimuli, word_offsets
 from treelm.inference.stimulus_advice import LONGEST_SENTENCE, ReadWords, advice
 from treelm.inference.surprisal import BITS, context_of, end_bits, score_stimuli, word_frame
 from treelm.io.tables import PROBABILITY, deduplicate_names
 from treelm.models.base import LanguageModel
 from treelm.models.measures import ENTROPY, MEASURES, Measure, value_at_start
-from treelm.models.scores import CONVERGED, NATS_PER_BIT, SentenceScore
+from treelm.models.scores import CONVERGED, SentenceScore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -348,7 +348,7 @@ class SurprisalTable:
             is_first = found.index.get_level_values(1) == 1
             found.loc[is_first, found.columns.isin(_of_expectation(model.lm))] = math.nan
         for name in found.columns[found.columns.str.endswith("_bits")]:
-            found[name] *= {"2": 1.0, "e": NATS_PER_BIT, "10": math.log10(2)}[self.settings.log_base]
+            found[name] *= PER_BIT[LOG_BASES[self.settings.log_base]]
         found = found.rename(columns=self._in_unit)
         if self._shows_document:
             found.loc[is_there, CONTEXT] = context_of(model.lm, self.settings.context)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from numpy.typing import NDArray
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import Compute, in_process
-from treelm.inference.settings import Context
+from treelm.inference.settings import PER_BIT, Context
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.surprisal import BITS, score_stimuli, word_frame
 from treelm.io.numbers import number
 from treelm.io.tables import DECIMAL_COMMA, read_rows, table_text, with_point
 from treelm.models.base import LanguageModel
-from treelm.models.scores import CONVERGED, NATS_PER_BIT, SentenceScore
+from treelm.models.scores import CONVERGED, SentenceScore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,8 +35,7 @@ MISSING = ("", "NA", "nan", "NaN")
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
 """A number such as 1.169, whose mark may stand between thousands."""
 _UNKNOWN = "is_unk"
-_UNIT = re.compile("(?<![a-z])(bits|nats|hartleys)(?![a-z])")
-_BITS_IN = {"bits": 1.0, "nats": 1 / NATS_PER_BIT, "hartleys": math.log2(10)}
+_UNIT = re.compile(f"(?<![a-z])({'|'.join(PER_BIT)})(?![a-z])")
 TRUE = ("1", "1.0", "True", "TRUE", "true")
 
 
@@ -126,7 +124,7 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
         remedy = f"write {path}:COLUMN; there are {', '.join(table) or 'none'}"
         raise InputError(f"no column {column!r}", where=f"{path}:1", remedy=remedy)
     places = _places(material, table, path)
-    ours = re.match("surprisal_(?:bits|nats|hartleys)", column)
+    ours = re.match(f"surprisal_({'|'.join(PER_BIT)})", column)
     unknown = f"{_UNKNOWN}{column[ours.end() :]}" if ours else _UNKNOWN
     bits, is_unknown = np.full(len(material), np.nan), np.zeros(len(material), dtype=bool)
     there = places >= 0
@@ -250,7 +248,7 @@ def surprisals_of(table: pd.DataFrame, name: str) -> Floats:
     unit = next(iter(_UNIT.findall(name.lower())), "bits")  # the first, since names of models come after it
     if unit != "bits":
         _logger.warning("%s: the column %r, in %s, is converted to bits", where, name, unit)
-    return bits * _BITS_IN[unit]
+    return bits / PER_BIT[unit]
 
 
 def _number(cell: str, where: str) -> float:
