@@ -120,14 +120,17 @@ class SubwordVocabulary(Vocabulary):
         return int(self._processor.vocab_size())
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
-        """Write each form as pieces, or as bytes where it holds a blank or the sign of the end of a word."""
+        """Write each form as pieces, or as bytes where it holds a blank or the sign of the end of a word.
+
+        On one thread: SentencePiece would start threads for every call, which takes longer than a sentence.
+        """
         forms = [form if form.isascii() else form.translate(self._read_as) for form in forms]
         taken = forms
         try:
-            pieces: list[list[int]] = self._processor.encode(taken) if taken else []
+            pieces: list[list[int]] = self._processor.encode(taken, num_threads=1) if taken else []
         except TypeError:  # half a character, which is none of UTF-8: for SentencePiece a blank stands there
             taken = [_HALF_CHARACTERS.sub(" ", form) for form in forms]
-            pieces = self._processor.encode(taken)
+            pieces = self._processor.encode(taken, num_threads=1)
         for index, form in enumerate(taken):
             if not _NOT_IN_WORDS.isdisjoint(form):
                 pieces[index] = self._spell(forms[index])
