@@ -10,9 +10,9 @@ Trained runs stay in --runs, and --again evaluates and copies them once more; to
 it was. Its data must be here under the same names, and are compared by their identity. Where its recipe holds a path of
 that machine, --set data.corpus=NAME says by which name users know the corpus; --set evaluation.max_sentences=1000
 evaluates on the first sentences of each split, for a model that searches a large corpus (those of open-english are of
-one source, so such figures compare only with each other). A model whose card has no curve gets
-one by --curve, from a run of its recipe that came to the same weights. A new model of a companion is named in
-treelm.corpora.data_packages; then model_figures.py measures it and writes it into docs/pretrained.md.
+one source, so such figures compare only with each other). A folder of shipped models as RUNS stores them again, in the
+types of today. A new model of a companion is named in treelm.corpora.data_packages; then model_figures.py measures it
+and writes it into docs/pretrained.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Annotated
 import one_line
 import torch
 from run_recipes import about_recipe, origin_in_words, without_paths
-from shipping import CARD, Origin, add_curve, differences, ship
+from shipping import CARD, Origin, differences, ship
 
 from treelm.cli.arguments import Positional
 from treelm.corpora.data_packages import DATA_PACKAGES
@@ -68,8 +68,6 @@ class Arguments:
     [search] and [evaluation] alone."""
     trained: bool = False
     """Ship runs as they are."""
-    curve: bool = False
-    """Ship nothing: give models that are there the course of training of runs that came to the same weights."""
     about: str = ""
     """What the model is, in a sentence; without it, the first sentence of the packaged recipe of that name."""
     processes: int = 1
@@ -81,10 +79,6 @@ class Arguments:
 def main(options: Arguments) -> int:
     """Make the models; the worst exit code. Raises ``InputError`` for a model without a place."""
     folders = {name: _folder(name, options) for name in options.names or HOMES}
-    if options.curve:
-        for name, folder in folders.items():
-            add_curve(options.runs / name, folder / name)
-        return 0
     todo = [name for name, folder in folders.items() if options.again or not (folder / name / CARD).exists()]
     if options.processes > 1 and len(todo) > 1:
         with ThreadPoolExecutor(options.processes) as threads:

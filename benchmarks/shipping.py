@@ -1,4 +1,7 @@
-"""A trained run as a model that comes with the package: narrow weights, expected scores, a model card."""
+"""A trained run as a model that comes with the package: narrow weights, expected scores, a model card.
+
+Matrices are stored in int8 with a step for each row, which changes a surprisal by some hundredths of a bit.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from model_card import CARD, CORPORA, EXPECTED, read_figures, write_figures
+from model_card import CARD, CORPORA, EXPECTED, FIGURES, read_figures, write_figures
 
 from treelm import __version__
 from treelm.corpora.data_config import DataConfig, example_sentences, prepared_split
@@ -24,7 +27,7 @@ from treelm.models.base import LanguageModel
 from treelm.models.capabilities import Counted, set_search
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.storage import WEIGHTS, load_model, read_overrides, save_model
-from treelm.models.persistence.tensors import NARROWED, encode_tensors, read_tensors
+from treelm.models.persistence.tensors import NARROWED, STEPS, encode_tensors, read_tensors
 from treelm.models.search.config import SearchConfig
 from treelm.training.config import TrainingConfig
 from treelm.training.distributed import ProcessGroup
@@ -36,10 +39,12 @@ from treelm.training.recipe import Recipe
 from treelm.training.run_folder import load_run_recipe
 from treelm.training.updates import dev_loss
 
-__all__ = ["CARD", "EXPECTED", "Origin", "add_curve", "differences", "ship"]
+__all__ = ["CARD", "EXPECTED", "Origin", "differences", "ship"]
 
 TOLERANCE_NATS = 1e-3
 """How far a log probability may be from the expected one: other processors round otherwise."""
+FEW_COLUMNS = 16
+"""A matrix of so few gains nothing from a step for each row."""
 CURVE = ("step", "epoch", "cpu_seconds", "loss_nats_per_word", "loss_perplexity_per_word", "is_best")
 """What is kept of an evaluation on dev in the course of training."""
 Words = Sequence[str]
@@ -65,27 +70,29 @@ def ship(run: Path, destination: Path, origin: Origin, *, recipe_file: bytes | N
     """Make the folder of a shipped model from a run: it is there in full, or as it was before.
 
     Figures and expected scores are those of the narrow weights, as users will load them. ``recipe_file`` stands in the
-    place of the run's own. Raises ``InputError`` for a run without a model, and for a recipe with other data.
+    place of the run's own. A run that is itself the folder of a shipped model is stored again: how it was made stays,
+    and what was measured of its weights before goes.
+
+    Raises ``InputError`` for a run without a model, and for a recipe with other data.
     """
     partial = destination.with_name(f".{destination.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     wide = load_model(run)
-    floats = float_type(wide)
+    kind = storage_type(wide)
     save_model(wide, partial)
-    narrow_weights(partial / WEIGHTS, floats)
+    narrow_weights(partial / WEIGHTS, kind)
     _keep_overrides(destination, partial)
     (partial / RECIPE).write_bytes(recipe_file or (run / RECIPE).read_bytes())
     recipe, narrowed = load_run_recipe(partial), load_model(partial)
-    check_data(wide, recipe)
-    losses = {kind: dev_nats_per_word(lm, recipe) for kind, lm in {"float32": wide, floats: narrowed}.items()}
-    metrics = read_metrics(run / METRICS) if (run / METRICS).exists() else []
+    before = read_figures(run) if (run / FIGURES).exists() else {}
+    if not before:
+        check_data(wide, recipe)
+    losses = before.get("dev_loss") or {"float32": dev_nats_per_word(wide, recipe)}
+    losses[kind] = dev_nats_per_word(narrowed, recipe)
     results = evaluate_run(partial, recipe, protocols=(PLAIN,))
     write_atomically(partial / EXPECTED, encode_json(expected_scores(narrowed, _sentences(recipe.data))))
     figures = {
-        "origin": {**vars(origin), "treelm": __version__},
-        "training": training_of(metrics),
-        **({"curve": curve} if (curve := curve_of(metrics)) else {}),
-        "num_words": prepared_split(recipe.data, "train").num_tokens,
+        **({name: value for name, value in before.items() if name != "measured"} or _made(run, recipe, origin)),
         "dev_loss": {kind: loss for kind, loss in losses.items() if not math.isnan(loss)},
         "results": [
             {"split": result.split, "rows": dict(result.rows()), "notes": list(result.all_notes())}
@@ -97,18 +104,15 @@ def ship(run: Path, destination: Path, origin: Origin, *, recipe_file: bytes | N
     partial.rename(destination)
 
 
-def add_curve(run: Path, destination: Path) -> None:
-    """Give a shipped model the course of training of another run that came to the same weights, and say so in its card.
-
-    Raises ``InputError`` for a run with other weights: its course is not that of the model.
-    """
-    made, there = load_model(run).state_dict(), load_model(destination).state_dict()
-    narrow = {name: one.half().to(one.dtype) if one.is_floating_point() else one for name, one in made.items()}
-    if narrow.keys() != there.keys() or not all(torch.equal(one, there[name]) for name, one in narrow.items()):
-        remedy = "only a run with the same weights has its curve"
-        raise InputError(f"other weights than those of {destination.name}", where=str(run), remedy=remedy)
-    curve = curve_of(read_metrics(run / METRICS))
-    write_figures(destination, {**read_figures(destination), "curve": curve, "curve_is_of_second_run": True})
+def _made(run: Path, recipe: Recipe, origin: Origin) -> dict[str, Any]:
+    """How a run was made, as figures."""
+    metrics = read_metrics(run / METRICS) if (run / METRICS).exists() else []
+    return {
+        "origin": {**vars(origin), "treelm": __version__},
+        "training": training_of(metrics),
+        **({"curve": curve} if (curve := curve_of(metrics)) else {}),
+        "num_words": prepared_split(recipe.data, "train").num_tokens,
+    }
 
 
 def _keep_overrides(before: Path, now: Path) -> None:
@@ -118,14 +122,26 @@ def _keep_overrides(before: Path, now: Path) -> None:
         write_atomically(now / CONFIG, encode_json({**config, "reading": reading}))
 
 
-def narrow_weights(path: Path, floats: str) -> None:
-    """Store wider floats of a file of weights as ``floats``, and int64 as int32 where all values fit.
+def narrow_weights(path: Path, kind: str) -> None:
+    """Store a file of weights as ``kind``, and int64 as int32 where all values fit.
 
-    Raises ``InputError`` for weights beyond the range of the type: they would become infinite.
+    As int8, matrices are: other floats become float16. Raises ``InputError`` for weights beyond the range of the type,
+    which would become infinite.
     """
     tensors, note = read_tensors(path, remedy="save the model again")
-    narrowed = {name: _narrow(name, tensor, getattr(torch, floats)) for name, tensor in tensors.items()}
-    write_atomically(path, encode_tensors(narrowed, {**note, NARROWED: floats}))
+    narrowed = {}
+    for name, tensor in tensors.items():
+        if kind == "int8" and tensor.is_floating_point() and tensor.dim() == 2 and tensor.size(1) > FEW_COLUMNS:
+            narrowed[name], narrowed[name + STEPS] = to_int8(tensor)
+        else:
+            narrowed[name] = _narrow(name, tensor, torch.float16 if kind == "int8" else getattr(torch, kind))
+    write_atomically(path, encode_tensors(narrowed, {**note, NARROWED: kind}))
+
+
+def to_int8(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A matrix rounded to 127 steps of either sign, and the steps of its rows, (rows, 1)."""
+    steps = matrix.abs().amax(1, keepdim=True).float() / 127
+    return (matrix / steps.where(steps > 0, 1)).round().to(torch.int8), steps
 
 
 def _narrow(name: str, tensor: torch.Tensor, floats: torch.dtype) -> torch.Tensor:
@@ -141,9 +157,9 @@ def _narrow(name: str, tensor: torch.Tensor, floats: torch.dtype) -> torch.Tenso
     return narrowed
 
 
-def float_type(lm: LanguageModel) -> str:
-    """In which type weights are shipped: estimated probabilities must add up to one more exactly than float16 can."""
-    return "float32" if isinstance(lm, Counted) else "float16"
+def storage_type(lm: LanguageModel) -> str:
+    """How weights are stored: estimated probabilities must add up to one more exactly than narrow types can."""
+    return "float32" if isinstance(lm, Counted) else "int8"
 
 
 def check_data(lm: LanguageModel, recipe: Recipe) -> None:

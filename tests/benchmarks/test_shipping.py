@@ -13,7 +13,7 @@ from shipping import Origin, differences, narrow_weights, ship
 from tests.cli.conftest import RECIPE, TREES
 from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model
-from treelm.models.persistence.tensors import encode_tensors, read_tensors
+from treelm.models.persistence.tensors import encode_tensors, read_tensors, widen
 from treelm.training.recipe import load_recipe
 from treelm.training.trainer import train
 
@@ -50,10 +50,13 @@ def test_everything_is_there_and_nothing_else(shipped: Path) -> None:
     assert [path.name for path in shipped.parent.iterdir()] == [shipped.name]
 
 
-def test_weights_are_float16_and_scores_are_as_expected(shipped: Path, project: Path) -> None:
+def test_weights_are_int8_and_scores_are_as_expected(shipped: Path, project: Path, tmp_path: Path) -> None:
     size, before = ((folder / "model.safetensors").stat().st_size for folder in (shipped, project / "run"))
     assert size < 0.6 * before
     assert differences(load_model(shipped), shipped) == []
+    ship(shipped, tmp_path / "again", Origin(about="-", commit="-", command="-"))
+    assert read_figures(tmp_path / "again") == read_figures(shipped)
+    assert list(read_figures(shipped)["dev_loss"]) == ["float32", "int8"]
 
 
 def test_other_weights_are_noticed(shipped: Path) -> None:
@@ -76,6 +79,19 @@ def test_an_estimated_model_still_adds_up_to_one(project: Path, tmp_path: Path) 
     card = (tmp_path / "bigrams" / "README.md").read_text()
     assert re.search(r"estimated in \d+\.\d s \(\d+\.\d of processor time\)", card)
     assert "curve" not in read_figures(tmp_path / "bigrams")
+
+
+@pytest.mark.parametrize(("kind", "error"), [("float16", 2**-11), ("bfloat16", 2**-8), ("int8", 2**-7.9)])
+def test_narrow_weights_are_read_as_those_of_the_network(tmp_path: Path, kind: str, error: float) -> None:
+    wide = {"matrix": torch.randn(5, 64), "vector": torch.randn(64), "zeros": torch.zeros(2, 64)}
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(encode_tensors(wide))
+    narrow_weights(path, kind)
+    assert path.stat().st_size < 0.9 * len(encode_tensors(wide))
+    found = widen(read_tensors(path, remedy="-")[0], wide)
+    for name, tensor in wide.items():
+        assert found[name].dtype == tensor.dtype
+        assert (found[name] - tensor).abs().max() <= error * tensor.abs().max()
 
 
 def test_whole_numbers_stay_exact_and_weights_beyond_the_range_are_refused(tmp_path: Path) -> None:

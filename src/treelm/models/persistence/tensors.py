@@ -1,8 +1,8 @@
 """Files of tensors: safetensors with a hash of the content, so that damage is found. Reading never runs code.
 
 The weights of models in packages are stored in narrower types. Such a file says so in its metadata (``NARROWED``), and
-each tensor is converted to the type that the network has. A tensor of another kind, or in a wider type than the
-network's, is an error as elsewhere.
+each tensor is converted to the type that the network has. A matrix may be stored in int8 with a step for each row
+(``STEPS``). A tensor of another kind, or in a wider type than the network's, is an error as elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.io.files import MOST_HEADER, read_bytes, require_regular
 
-NARROWED = "narrowed"
+NARROWED, STEPS = "narrowed", ".steps"  # the second follows the name of a matrix
 _KEY, _HASH = "treelm", "sha256"
 _ROOM = 1 << 20  # elements beside those of the weights: buffers that are not saved, what initialisation needs
 _FACTOR = 8  # initialisation may make copies
@@ -108,8 +108,13 @@ def check_same_tensors(found: Mapping[str, Tensor], expected: Mapping[str, Tenso
 
 def widen(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors in the types that the network has, where the conversion loses nothing; the others as they are."""
+    of_rows = {name: (*tensor.shape[:1], 1) for name, tensor in tensors.items() if tensor.dtype == torch.int8}
+    in_steps = {name for name, shape in of_rows.items() if getattr(tensors.get(name + STEPS), "shape", ()) == shape}
     wide = {}
-    for name, tensor in tensors.items():
+    for name, stored in tensors.items():
+        if name.endswith(STEPS) and name.removesuffix(STEPS) in in_steps:
+            continue
+        tensor = stored * tensors[name + STEPS] if name in in_steps else stored
         wanted = expected[name].dtype if name in expected else tensor.dtype
         same_kind = tensor.is_floating_point() == wanted.is_floating_point
         wide[name] = tensor.to(wanted) if same_kind and torch.promote_types(tensor.dtype, wanted) == wanted else tensor
