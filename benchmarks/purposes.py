@@ -96,7 +96,7 @@ def _unlabelled_f1(results: Sequence[Mapping[str, Any]]) -> tuple[float, dict[st
     baselines = {
         name.strip().removesuffix(", plain"): _first(value)
         for name, value in rows.items()
-        if name.startswith("  ") and name.endswith(", plain") and UPPER_BOUND not in name
+        if name.startswith("  ") and name.endswith(", plain") and " / " in value and UPPER_BOUND not in name
     }
     return _first(own), baselines
 

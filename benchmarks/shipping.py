@@ -237,6 +237,7 @@ def training_of(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "cpu_minutes": max((entry["cpu_seconds"] for entry in metrics if "cpu_seconds" in entry), default=0.0) / 60,
         "num_epochs": max((entry["epoch"] for entry in metrics), default=0),
         "num_steps": max((entry["step"] for entry in metrics), default=0),
+        "num_words_read": sum(entry["num_words"] for entry in metrics if entry["kind"] == "train"),
         "best_epoch": best[-1] if best else None,
     }
 

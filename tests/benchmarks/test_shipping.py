@@ -7,26 +7,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from model_card import read_figures
+from model_card import CARD, EXPECTED, FIGURES, read_figures
+from purposes import purpose
 from shipping import Origin, differences, narrow_weights, ship
 
 from tests.cli.conftest import RECIPE, TREES
 from treelm.errors import InputError
-from treelm.models.persistence.storage import load_model
+from treelm.models.persistence.storage import CONFIG, VOCABULARY, WEIGHTS, load_model
 from treelm.models.persistence.tensors import encode_tensors, read_tensors, widen
 from treelm.training.recipe import load_recipe
 from treelm.training.trainer import train
 
 ORIGIN = Origin(about="A toy.", commit="abc", command="make it")
-FILES = {
-    "README.md",
-    "config.json",
-    "expected.json",
-    "figures.json",
-    "model.safetensors",
-    "recipe.toml",
-    "vocabulary.json",
-}
+FILES = {CARD, CONFIG, EXPECTED, FIGURES, VOCABULARY, WEIGHTS, "recipe.toml"}
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +50,13 @@ def test_weights_are_int8_and_scores_are_as_expected(shipped: Path, project: Pat
     ship(shipped, tmp_path / "again", Origin(about="-", commit="-", command="-"))
     assert read_figures(tmp_path / "again") == read_figures(shipped)
     assert list(read_figures(shipped)["dev_loss"]) == ["float32", "int8"]
+
+
+def test_of_a_parser_the_card_names_the_best_of_the_trivial_trees(shipped: Path) -> None:
+    rows = {"unlabelled F1, plain, corpus / sentence": "27 / 31", "  sentences scored, plain": "15,680"}
+    rows |= {"  random, plain": "15 / 20", "  balanced, plain": "16 / 20", "  binary upper bound, plain": "80 / 79"}
+    said = purpose(load_model(shipped), [{"split": "dev", "rows": rows}], {})
+    assert "F1 of 27.0 on dev, above trivial ones (balanced: 16.0)." in said
 
 
 def test_other_weights_are_noticed(shipped: Path) -> None:
