@@ -78,7 +78,7 @@ def test_without_it_its_models_are_listed_as_missing(absent: None, treelm: Treel
     ]
     (line,) = outcome.err.splitlines()
     assert line.startswith(
-        "not installed: chart-gum-open, lstm-open-english, ngram-pruned-open-english-2, on-lstm-open-english"
+        "not installed: chart-gum-open, lstm-open-english, lstm-open-english-2, ngram-pruned-open-english-2"
     )
     assert line.endswith("pip install treelm-english")
 
