@@ -81,7 +81,8 @@ CC BY-SA 4.0, the strictest licence of its texts; the licence of every document,
 domain in the USA alone: `treelm data show open-english` and `treelm data show modern-english`.""",
     limits=f"""\
 Its vocabulary has {{vocabulary_size:,}} pieces of words, and no word is unknown; signs that stand on keyboards are
-pieces of their own. It is small; a third of its text is fiction of 1883 to 1963, a quarter encyclopaedia, a fifth talk
+pieces of their own, but `< > @ \\ ^ {{{{ | }}}} ~` are not in the text, so that their surprisals, 30 bits and more,
+mean nothing. It is small; a third of its text is fiction of 1883 to 1963, a quarter encyclopaedia, a fifth talk
 and writing about software: it is not for figures in a paper about its system beyond those that stand here.
 {BIAS}""",
 )

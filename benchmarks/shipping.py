@@ -125,8 +125,8 @@ def _keep_overrides(before: Path, now: Path) -> None:
 def narrow_weights(path: Path, kind: str) -> None:
     """Store a file of weights as ``kind``, and int64 as int32 where all values fit.
 
-    As int8, matrices are: other floats become float16. Raises ``InputError`` for weights beyond the range of the type,
-    which would become infinite.
+    With int8, matrices become int8 with a step for each row, and other floats float16. Raises ``InputError`` for
+    weights beyond the range of the type, which would become infinite.
     """
     tensors, note = read_tensors(path, remedy="save the model again")
     narrowed = {}

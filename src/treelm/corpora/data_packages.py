@@ -46,7 +46,7 @@ DATA_PACKAGES = (
             "rnng-open-english": "reading times and syntax, with trees: the first choice; slow (beam search)",
             "lstm-open-english": "reading times, without trees: fast",
             "transformer-open-english": "reading times, without trees: the lowest perplexity",
-            "lstm-open-english-2": "text of today, with its numbers and signs, without trees: fast",
+            "lstm-open-english-2": "text of today, without trees: fast",
             "tg-open-english": "syntax in a Transformer; slow (beam search)",
             "som-open-english": "trees and exact word probabilities: fast",
             "prpn-open-english": "unsupervised trees",

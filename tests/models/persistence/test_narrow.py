@@ -25,7 +25,8 @@ def test_other_types_without_the_note_and_int8_without_fitting_steps_are_refused
     wide, name = model.state_dict(), "embedding.weight"
     stored, steps = {**wide, name: wide[name].to(torch.int8)}, torch.ones(len(wide[name]), 1)
     cases = [({name: tensor.half() for name, tensor in wide.items()}, {})]
-    for others in ({}, {name + STEPS: steps[1:]}, {name + STEPS: steps, "output.bias" + STEPS: steps}):
+    odd = {name: torch.zeros(len(steps), 2, 3, dtype=torch.int8), name + STEPS: steps}
+    for others in ({}, odd, {name + STEPS: steps[1:]}, {name + STEPS: steps, "output.bias" + STEPS: steps}):
         cases.append(({**stored, **others}, {NARROWED: "int8"}))
     for tensors, note in cases:
         note["vocabulary"] = model.vocabulary.fingerprint()

@@ -108,7 +108,7 @@ def check_same_tensors(found: Mapping[str, Tensor], expected: Mapping[str, Tenso
 
 def widen(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors in the types that the network has, where the conversion loses nothing; the others as they are."""
-    of_rows = {name: (*tensor.shape[:1], 1) for name, tensor in tensors.items() if tensor.dtype == torch.int8}
+    of_rows = {name: (*tensor.shape[:-1], 1) for name, tensor in tensors.items() if tensor.dtype == torch.int8}
     in_steps = {name for name, shape in of_rows.items() if getattr(tensors.get(name + STEPS), "shape", ()) == shape}
     wide = {}
     for name, stored in tensors.items():
