@@ -153,7 +153,7 @@ def milli(record: Record) -> str:
 
 def effect_text(effect: Mapping[str, Any]) -> str:
     """An effect in bits with its interval."""
-    if effect["interval"] is None:
-        return f"{effect['bits']:+.2f}"
+    if not effect["interval"]:  # one item, or the same for all, as of a 5-gram, which sees no garden path
+        return f"{effect['bits']:.2f}"
     low, high = effect["bits"] - effect["interval"], effect["bits"] + effect["interval"]
-    return f"{effect['bits']:+.2f} ({low:+.2f} to {high:+.2f})"
+    return f"{effect['bits']:.2f} ({low:.2f} to {high:.2f})"

@@ -193,15 +193,14 @@ def duration(training: Mapping[str, Any]) -> str:
     of_processor = training.get("cpu_minutes")
     if training["best_epoch"] is None:
         said = f"estimated in {60 * training['minutes']:.1f} s"
-        return f"{said} ({60 * of_processor:.1f} of processor time)" if of_processor else said
-    ended_within = "ended within the first epoch"  # by a number of steps or a time
-    if read := training.get("num_words_read"):  # the first cards have none
-        ended_within += f" after {read:,} words"
-    parts = {0: [ended_within], 1: ["1 epoch"]}.get(training["num_epochs"])
+        return f"{said} (CPU {60 * of_processor:.1f})" if of_processor else said
+    read = training.get("num_words_read")  # the first cards have none
+    within = f"{read:,} words of the first epoch" if read else "ended within the first epoch"  # by steps or a time
+    parts = {0: [within], 1: ["1 epoch"]}.get(training["num_epochs"])
     parts = parts or [f"{training['num_epochs']} epochs", f"the best {training['best_epoch']}"]
     parts += [f"{training['num_steps']:,} steps"] if training.get("num_steps") else []  # the first cards have none
     parts += [f"{training['minutes']:.1f} minutes"]
-    return ", ".join(parts) + (f" ({of_processor:.1f} of processor time)" if of_processor else "")
+    return ", ".join(parts) + (f" (CPU {of_processor:.1f})" if of_processor else "")
 
 
 def _curve(figures: Mapping[str, Any], *, is_taught: bool) -> str:

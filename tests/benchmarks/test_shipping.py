@@ -78,7 +78,7 @@ def test_an_estimated_model_still_adds_up_to_one(project: Path, tmp_path: Path) 
     mass = lm.next_word_log_probs(lm.extend(lm.start(), ["the"])).exp().sum()
     assert mass.item() == pytest.approx(1.0, abs=1e-6)
     card = (tmp_path / "bigrams" / "README.md").read_text()
-    assert re.search(r"estimated in \d+\.\d s \(\d+\.\d of processor time\)", card)
+    assert re.search(r"estimated in \d+\.\d s \(CPU \d+\.\d\)", card)
     assert "curve" not in read_figures(tmp_path / "bigrams")
 
 
