@@ -45,7 +45,8 @@ DATA_PACKAGES = (
         models={
             "rnng-open-english": "reading times and syntax, with trees: the first choice; slow (beam search)",
             "lstm-open-english": "reading times, without trees: fast",
-            "transformer-open-english": "reading times, without trees: the lowest perplexity",
+            "transformer-open-english": "reading times, without trees: a lower perplexity than lstm-open-english",
+            "transformer-open-english-2": "text of today, without trees: the lowest perplexity",
             "lstm-open-english-2": "text of today, without trees: fast",
             "tg-open-english": "syntax in a Transformer; slow (beam search)",
             "som-open-english": "trees and exact word probabilities: fast",
