@@ -188,8 +188,8 @@ def _making(name: str, lm: LanguageModel, trained: Recipe, figures: Mapping[str,
     return "| | |\n| --- | --- |\n" + "\n".join(f"| {key} | {value} |" for key, value in rows.items())
 
 
-def duration(training: Mapping[str, Any]) -> str:
-    """How long it was trained, in words."""
+def duration(training: Mapping[str, Any], *, brief: bool = False) -> str:
+    """How long it was trained, in words; ``brief`` without steps, and by the clock only where no CPU time is known."""
     of_processor = training.get("cpu_minutes")
     if training["best_epoch"] is None:
         said = f"estimated in {60 * training['minutes']:.1f} s"
@@ -198,6 +198,8 @@ def duration(training: Mapping[str, Any]) -> str:
     within = f"{read:,} words of the first epoch" if read else "ended within the first epoch"  # by steps or a time
     parts = {0: [within], 1: ["1 epoch"]}.get(training["num_epochs"])
     parts = parts or [f"{training['num_epochs']} epochs", f"the best {training['best_epoch']}"]
+    if brief and of_processor:
+        return ", ".join([*parts, f"{of_processor:.1f} CPU minutes"])
     parts += [f"{training['num_steps']:,} steps"] if training.get("num_steps") else []  # the first cards have none
     parts += [f"{training['minutes']:.1f} minutes"]
     return ", ".join(parts) + (f" (CPU {of_processor:.1f})" if of_processor else "")

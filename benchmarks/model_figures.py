@@ -172,7 +172,7 @@ def _row(folder: Path) -> tuple[str, ...]:
         _parameters(lm),
         f"`{recipe.data.corpus}`",
         f"{figures['num_words']:,}",
-        duration(figures["training"]),
+        duration(figures["training"], brief=True),
         perplexity,
         f"{f1}{kind}",
     )
