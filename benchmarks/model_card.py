@@ -70,7 +70,7 @@ stand here.
 )
 OPEN_ENGLISH_2 = Corpus(
     text="""\
-The training split of `open-english-2`, which comes with treelm-english: {num_words:,} words of English of open
+The training split of `open-english-2`, which comes with treelm-english: 31,243,914 words of English of open
 licences, 13.6 million of `open-english`, three quarters of them novels and stories of 1883 to 1963, and 17.6 million of
 `modern-english`: encyclopaedia, conversations, health, economics, software, textbooks and news of 1990 and after.
 Sentences that share eight words in a row with Natural Stories, SAP or the UCL corpus are not in it. The dev split chose
@@ -120,7 +120,7 @@ def model_card(name: str, folder: Path) -> str:
         figures["origin"]["about"],
         f"    echo {quote(' '.join(words))} | treelm {'parse' if has(lm, Parser) else 'surprisal'} {name} -",
         "## Data and licence",
-        f"{corpus.text.format(num_words=figures['num_words'])}\n{_trees(lm, recipe, corpus)}",
+        f"{corpus.text.format(num_words=figures['num_words'])}{_part(recipe, figures)}\n{_trees(lm, recipe, corpus)}",
         corpus.licence,
         "## How it was made",
         _making(name, lm, recipe, figures),
@@ -146,6 +146,12 @@ def _of_other(recipe: Recipe) -> Corpus:
         licence=f"The licence of the text that it was trained on: {licence}.",
         limits=f"Its vocabulary has {{vocabulary_size:,}} tokens. {BIAS}",
     )
+
+
+def _part(recipe: Recipe, figures: Mapping[str, Any]) -> str:
+    """How much of the training split a run was given, where this is not all of it."""
+    most = recipe.data.max_sentences
+    return f"\nIt was trained on the first {most:,} sentences, {figures['num_words']:,} words." if most else ""
 
 
 def _is_taught(lm: LanguageModel, recipe: Recipe) -> bool:

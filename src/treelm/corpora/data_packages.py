@@ -27,8 +27,7 @@ class DataPackage:
     def folder(self) -> Path | None:
         """The folder of its files; None if it is not installed."""
         spec = find_spec(self.module)
-        places = None if spec is None else spec.submodule_search_locations
-        return Path(places[0]) if places else None
+        return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
     @property
     def install(self) -> str:
@@ -48,6 +47,7 @@ DATA_PACKAGES = (
             "transformer-open-english": "reading times, without trees: a lower perplexity than lstm-open-english",
             "transformer-open-english-2": "text of today, without trees: the lowest perplexity",
             "lstm-open-english-2": "text of today, without trees: fast",
+            "rnng-open-english-2": "text of today and syntax, with trees; slow (beam search)",
             "tg-open-english": "syntax in a Transformer; slow (beam search)",
             "som-open-english": "trees and exact word probabilities: fast",
             "prpn-open-english": "unsupervised trees",
