@@ -149,9 +149,13 @@ def _of_other(recipe: Recipe) -> Corpus:
 
 
 def _part(recipe: Recipe, figures: Mapping[str, Any]) -> str:
-    """How much of the training split a run was given, where this is not all of it."""
+    """How much of the training split a run was given, if not all."""
     most = recipe.data.max_sentences
-    return f"\nIt was trained on the first {most:,} sentences, {figures['num_words']:,} words." if most else ""
+    return (
+        f"\nThe model was trained on its first {most:,} sentences alone: {figures['num_words']:,} words."
+        if most
+        else ""
+    )
 
 
 def _is_taught(lm: LanguageModel, recipe: Recipe) -> bool:
@@ -262,6 +266,7 @@ def _notes(name: str, figures: Mapping[str, Any]) -> str:
     """How the figures are made again, by the beam of that time if there was one, and what ``evaluate`` notes."""
     notes = dict.fromkeys(note for result in figures["results"] for note in result["notes"])
     beam = figures.get("measured", {}).get("syntaxgym", {}).get("command", "").partition(f" {name}")[2]
+    beam = "" if any(note.startswith("search: adaptive") for note in notes) else beam
     own = f"Figures are of the weights as shipped; `treelm evaluate {name}{beam}` repeats them."
     if beam:
         own += " By the adaptive beam, which is searched without these options, perplexities are lower."
