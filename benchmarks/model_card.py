@@ -150,12 +150,9 @@ def _of_other(recipe: Recipe) -> Corpus:
 
 def _part(recipe: Recipe, figures: Mapping[str, Any]) -> str:
     """How much of the training split a run was given, if not all."""
-    most = recipe.data.max_sentences
-    return (
-        f"\nThe model was trained on its first {most:,} sentences alone: {figures['num_words']:,} words."
-        if most
-        else ""
-    )
+    if not (most := recipe.data.max_sentences):
+        return ""
+    return f"\nThe model was trained on its first {most:,} sentences alone: {figures['num_words']:,} words."
 
 
 def _is_taught(lm: LanguageModel, recipe: Recipe) -> bool:
