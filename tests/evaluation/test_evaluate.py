@@ -25,8 +25,8 @@ TREES = [read.tree for read in READ]
 TRAIN = ["dogs bark loudly at night", "Yes .", "a dog barks", "the old dog sleeps here", "cats sleep"]
 FRESH = ["dogs sleep at night", "the cats bark at the dogs here", "unheard of", "a dog barks here"]
 SMALL = ["model.order=2", "model.fallback_discounts=[0.5, 1.0, 1.5]", "vocabulary.min_count=1"]
-ALL = "all sentences were in the training data: these figures measure memorisation"
-PART = "1 of 5 sentences, 15% of the words, were in the training data"
+ALL = "all sentences were in the training data: on them, figures measure memorisation"
+PART = "1 of 5 sentences, 15% of the words, were in the training data: on them, figures"
 
 
 def test_gold_parses_score_100() -> None:

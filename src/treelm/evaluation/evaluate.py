@@ -279,7 +279,7 @@ def _training_note(
     if share < _LEAST_SHARE:
         return ()
     part = "all sentences" if all(seen) else f"{sum(seen):,} of {len(seen):,} sentences, {share:.0%} of the words,"
-    return (f"{part} were in the training data: these figures measure memorisation, not performance on new text",)
+    return (f"{part} were in the training data: on them, figures measure memorisation, not performance on new text",)
 
 
 def _stand_in(corpus: PreparedCorpus, sentences: Sequence[Sequence[str]]) -> list[bool]:
