@@ -18,15 +18,15 @@ def test_a_suite_is_scored_beside_published_models(treelm: Treelm, project: Path
     path.write_text(json.dumps(SUITE))
     outcome = treelm("syntaxgym", project / "run", "--suites", path, "--json", "--references", "rnng/bllip-lg")
     figures = json.loads(outcome.out)
-    assert outcome.code == 0
-    assert figures["suites"]["barking"]["accuracy"] == 1.0
-    assert figures["suites"]["barking"]["num_items"] == 2
+    barking = figures["suites"]["barking"]
+    assert (outcome.code, barking["accuracy"], barking["num_items"]) == (0, 1.0, 2)
     assert 0 < figures["references"]["rnng/bllip-lg"]["sg_score"] < 1
     alone = treelm("syntaxgym", project / "run", "--suites", path, "--json", "--references", "none")
-    assert json.loads(alone.out)["references"] == {}
-    assert json.loads(alone.out)["suites"] == figures["suites"]
+    assert json.loads(alone.out) == {**figures, "references": {}}
     wrong = treelm("syntaxgym", project / "run", "--suites", path, "--references", "rnng/bllip")
     assert (wrong.code, "no published model 'rnng/bllip'; did you mean" in wrong.err) == (2, True)
+    path.write_text(json.dumps(suite_of("number_prep", ("barks.", "dog."), ("barks", "the"))))  # one of a circuit
+    assert "circuits" not in treelm("syntaxgym", project / "run", "--suites", path).out
 
 
 def test_surprisals_of_another_program_give_the_same_result(treelm: Treelm, project: Path, tmp_path: Path) -> None:

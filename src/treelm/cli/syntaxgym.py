@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -76,7 +75,7 @@ def main(options: Arguments) -> int:
     names = {suite.name for suite in suites}
     beside = [one for one in beside if not names.isdisjoint(one.accuracies)]  # none has those of users
     tables: list[Any] = [suite_table(results, beside, title=title, details=options.wide)]
-    if not names.isdisjoint(chain(*circuits().values())):
+    if any(names.issuperset(members) for members in circuits().values()):
         tables.append(circuit_table(results, beside))
     if len(titles) > 1:
         tables.append("; ".join(titles.values()))
