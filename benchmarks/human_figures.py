@@ -77,7 +77,7 @@ def _tell_garden_paths(record: Record) -> Told:
     shown = led_up(record)
     unknown = max(one["num_unknown"] for one in record["effects"].values())
     items = max(one["num_items"] for one in record["effects"].values())
-    said = f"Led up the garden path, as people are: {', '.join(shown) or 'none was shown'}"
+    said = f"A garden-path effect above zero, as people have it: {', '.join(shown) or 'none was shown'}"
     return rows, said + (f"; up to {unknown} of {items} items have an unknown word" if unknown else "")
 
 

@@ -52,13 +52,12 @@ purpose.
 )
 OPEN_ENGLISH = Corpus(
     text="""\
-The training split of `open-english`, which comes with treelm-english: {num_words:,} words of English prose of open
-licences, three quarters novels and stories of 1883 to 1963, the rest modern. Sentences that share eight words in a
+The training split of `open-english`, whose text comes with treelm-english: {num_words:,} words of English prose of
+open licences, three quarters novels and stories of 1883 to 1963, the rest modern. Sentences that share eight words in a
 row with Natural Stories, SAP or the UCL corpus are not in it. The dev split chose the weights; the test split was only
 evaluated on.""",
     trees="""\
-Its trees are the output of a chart parser, none made by people: `packages/treelm-english/README.md` says how good they
-are.""",
+Its trees are the output of a chart parser, none made by people (`packages/treelm-english/README.md`).""",
     licence="""\
 CC BY-SA 4.0, the strictest licence of its texts; the licence of every document, and which of them are in the public
 domain in the USA alone: `treelm data show open-english`.""",
