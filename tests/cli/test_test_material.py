@@ -25,8 +25,11 @@ def test_a_suite_is_scored_beside_published_models(treelm: Treelm, project: Path
     assert json.loads(alone.out) == {**figures, "references": {}}
     wrong = treelm("syntaxgym", project / "run", "--suites", path, "--references", "rnng/bllip")
     assert (wrong.code, "no published model 'rnng/bllip'; did you mean" in wrong.err) == (2, True)
-    path.write_text(json.dumps(suite_of("number_prep", ("barks.", "dog."), ("barks", "the"))))  # one of a circuit
-    assert "circuits" not in treelm("syntaxgym", project / "run", "--suites", path).out
+    circuit = [path.with_stem(name) for name in ("center_embed", "center_embed_mod")]
+    for one in circuit:
+        one.write_text(json.dumps({**SUITE, "meta": {**SUITE["meta"], "name": one.stem}}))
+    shown = ["circuits" in treelm("syntaxgym", project / "run", "--suites", *circuit[:n]).out for n in (1, 2)]
+    assert shown == [False, True]
 
 
 def test_surprisals_of_another_program_give_the_same_result(treelm: Treelm, project: Path, tmp_path: Path) -> None:
@@ -36,10 +39,9 @@ def test_surprisals_of_another_program_give_the_same_result(treelm: Treelm, proj
     assert sentences == ["the dog barks.", "the dog dog.", "the dog barks", "the dog the"]
     rows = ["sentence\tchar_start\tchar_end\tsurprisal_bits"]
     rows += [f"{text}\t0\t3\t1\n{text}\t4\t7\t1\n{text}\t8\t{len(text)}\t{'barks' not in text}" for text in sentences]
-    table = tmp_path / "other.tsv"
-    table.write_text("\n".join(rows).replace("True", "9").replace("False", "2"))
-    outcome = treelm("syntaxgym", "--surprisals", table, "--suites", path, "--json")
-    assert json.loads(outcome.out)["suites"]["barking"]["accuracy"] == 1.0
+    (table := tmp_path / "other.tsv").write_text("\n".join(rows).replace("True", "9").replace("False", "2"))
+    out = treelm("syntaxgym", "--surprisals", table, "--suites", path, "--json").out
+    assert json.loads(out)["suites"]["barking"]["accuracy"] == 1.0
 
 
 def test_pairs_of_several_runs_and_every_format_have_a_row_each(treelm: Treelm, project: Path, tmp_path: Path) -> None:
@@ -52,10 +54,9 @@ def test_pairs_of_several_runs_and_every_format_have_a_row_each(treelm: Treelm, 
     for name in ("p.csv", "p.jsonl"):
         items = tmp_path / f"{name}.tsv"
         outcome = treelm("pairs", *runs, tmp_path / name, *columns, "--items", items, "--json")
-        assert outcome.code == 0
         tables.append(items.read_text())
         figures = json.loads(outcome.out)["models"]
-        assert list(figures) == ["run", "on-lstm"]
+        assert (outcome.code, list(figures)) == (0, ["run", "on-lstm"])
         assert set(figures["on-lstm"]["groups"]["kind"]) == {"a", "b"}
     assert tables[0] == tables[1]
     rows = list(csv.DictReader(tables[0].splitlines(), delimiter="\t"))
@@ -71,5 +72,4 @@ def test_pairs_of_several_runs_and_every_format_have_a_row_each(treelm: Treelm, 
         assert float(row["difference_bits"]) == pytest.approx(difference, abs=1e-5)
         assert row["is_correct"] == str(int(difference > 1e-3))
     shown = treelm("pairs", *runs, tmp_path / "p.csv", *columns).out
-    assert "kind: a" in shown
-    assert "on-lstm" in shown
+    assert ("kind: a" in shown, "on-lstm" in shown) == (True, True)
