@@ -259,11 +259,12 @@ def _table(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _notes(name: str, figures: Mapping[str, Any]) -> str:
-    """How the figures are made again, by the beam of that time if there was one, and what ``evaluate`` notes."""
-    notes = dict.fromkeys(note for result in figures["results"] for note in result["notes"])
-    beam = figures.get("measured", {}).get("syntaxgym", {}).get("command", "").partition(f" {name}")[2]
-    beam = "" if any(note.startswith("search: adaptive") for note in notes) else beam
-    own = f"Figures are of the weights as shipped; `treelm evaluate {name}{beam}` repeats them."
-    if beam:
-        own += " By the adaptive beam, which is searched without these options, perplexities are lower."
+    """How the figures are made again, and what ``evaluate`` notes."""
+    results = figures["results"]
+    splits: dict[str, list[str]] = {}
+    for result in results:
+        for note in result["notes"]:
+            splits.setdefault(note, []).append(result["split"])
+    notes = (note if len(of) == len(results) else f"{', '.join(of)}: {note}" for note, of in splits.items())
+    own = f"Figures are of the weights as shipped; `treelm evaluate {name}` repeats them."
     return "\n".join(f"* {note}" for note in (own, *notes))

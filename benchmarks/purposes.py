@@ -50,7 +50,8 @@ def _of_surprisals(lm: LanguageModel, measured: Mapping[str, Any]) -> Iterator[s
         shown = f"shows a garden-path effect, as people do, in {', '.join(names)}" if names else "shows no garden path"
         yield f"It {shown}" + (f", not in {', '.join(others)}" if names and others else "") + "."
     if "syntaxgym" in measured:
-        yield f"Of SyntaxGym's items it has {100 * measured['syntaxgym']['sg_score']:.1f} % right (31 suites)."
+        score = f"{100 * measured['syntaxgym']['sg_score']:.1f}"
+        yield f"Its SG score is {score}: % of items right, mean of 31 suites of SyntaxGym."
     if "blimp" in measured:
         share, number = 100 * measured["blimp"]["accuracy"], measured["blimp"]["num_pairs"]
         yield f"Of BLiMP's pairs it has {share:.1f} % right ({number:,} read; chance: 50)."

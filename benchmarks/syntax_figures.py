@@ -9,6 +9,8 @@ from typing import Any
 Record = dict[str, Any]
 Told = tuple[list[tuple[str, str]], str]
 """Rows of a table, and a sentence below it."""
+ALL_PAIRS = 67_000
+"""Pairs of BLiMP."""
 GROUPINGS = {"fields": "field", "terms": "linguistics_term"}
 """Groupings of BLiMP that are kept, by the names that records have for them."""
 _AS_PUBLISHED = {"syntax/semantics": "syntax_semantics", "s-selection": "argument_structure"}
@@ -70,8 +72,9 @@ def tell_pairs(record: Record) -> Told:
 
 
 def pairs_text(record: Record) -> str:
-    """An accuracy on BLiMP with the number of pairs that it is of."""
-    return f"{100 * record['accuracy']:.1f} of {record['num_pairs']:,}"
+    """An accuracy on BLiMP, with the number of pairs that it is of where these are not all."""
+    part = "" if record["num_pairs"] == ALL_PAIRS else f" of {record['num_pairs']:,}"
+    return f"{100 * record['accuracy']:.1f}{part}"
 
 
 def _in_words(name: str) -> str:

@@ -49,6 +49,7 @@ DATA_PACKAGES = (
             "lstm-open-english-2": "text of today, without trees: fast",
             "rnng-open-english-2": "text of today and syntax, with trees; slow (beam search)",
             "tg-open-english": "syntax in a Transformer; slow (beam search)",
+            "tg-open-english-2": "text of today, syntax in a Transformer; slow (beam search)",
             "som-open-english": "trees and exact word probabilities: fast",
             "prpn-open-english": "unsupervised trees",
             "on-lstm-open-english": "unsupervised trees, with a lower perplexity than prpn-open-english",

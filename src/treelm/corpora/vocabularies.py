@@ -129,11 +129,8 @@ def load_vocabulary(path: Path) -> Vocabulary:
     if content.get("format") != _FORMAT:
         raise InputError("not a treelm vocabulary file", where=where, remedy=remedy)
     if content.get("format_version") != _FORMAT_VERSION:
-        raise InputError(
-            f"vocabulary format {content.get('format_version')!r}, known is {_FORMAT_VERSION}",
-            where=where,
-            remedy="use the version of treelm that wrote it",
-        )
+        found = f"vocabulary format {content.get('format_version')!r}, known is {_FORMAT_VERSION}"
+        raise InputError(found, where=where, remedy="use the version of treelm that wrote it")
     # Before anything is built: what SentencePiece makes of damaged bytes is not ours to say.
     if fingerprint_of(content.get("vocabulary")) != content.get("fingerprint"):
         raise InputError("vocabulary was changed after it was written", where=where, remedy=remedy)
