@@ -54,10 +54,11 @@ def _counts(correct: int, pairs: int) -> Record:
 
 def tell_syntaxgym(record: Record) -> Told:
     """A row for each circuit; the suites in one sentence."""
-    rows = [("SyntaxGym: SG score, % of items right, mean of 31 suites", f"{100 * record['sg_score']:.1f}")]
+    rows = [("SyntaxGym: SG score, % right, mean of the 31 suites of six circuits", f"{100 * record['sg_score']:.1f}")]
     rows += [(f"  {name}", f"{100 * share:.1f}") for name, share in record["circuits"].items()]
     suites = ", ".join(f"{name} {100 * share:.0f}" for name, share in record.get("suites", {}).items())
-    return rows, f"Search of SyntaxGym: {record['search']}" + (f"; by suite: {suites}" if suites else "")
+    notes = [*_beam(record), *([f"% of items right by suite: {suites}"] if suites else [])]
+    return rows, ": ".join(["SyntaxGym", *(["; ".join(notes)] if notes else [])])
 
 
 def tell_pairs(record: Record) -> Told:
@@ -66,9 +67,14 @@ def tell_pairs(record: Record) -> Told:
     for kept in GROUPINGS:
         rows += [(f"  {_in_words(name)}", f"{100 * one['accuracy']:.1f}") for name, one in record[kept].items()]
     number = f"{record['num_pairs']:,} pairs, up to {record['most_pairs_of_a_paradigm']:,} of each of"
-    note = f"BLiMP: {number} {record['num_paradigms']} paradigms; search: {record['search']}"
+    note = "; ".join([f"BLiMP: {number} {record['num_paradigms']} paradigms", *_beam(record)])
     counts = {"have an unknown word": record["num_with_unknown"], "are ties, which count as wrong": record["num_ties"]}
     return rows, note + "".join(f"; {count:,} {what}" for what, count in counts.items() if count)
+
+
+def _beam(record: Record) -> list[str]:
+    """How a system searched, without its name; nothing for one that does not search."""
+    return [beam] if (beam := record["search"].partition(", ")[2]) else []
 
 
 def pairs_text(record: Record) -> str:

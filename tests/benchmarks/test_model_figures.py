@@ -63,7 +63,7 @@ def test_each_figure_is_measured_once_for_the_same_weights(packages: Path, calle
     card, page = (packages / "ngram-gum-open" / CARD).read_text(), model_figures.PAGE.read_text()
     measured = read_figures(packages / "ngram-gum-open")["measured"]
     for text in (
-        f"mean of 31 suites | {100 * measured['syntaxgym']['sg_score']:.1f} |",
+        f"mean of the 31 suites of six circuits | {100 * measured['syntaxgym']['sg_score']:.1f} |",
         "Natural Stories: gain in log likelihood",
         "words that it does not know | 20 of 180 |",  # "barks"
         "perplexity of modern-english, test | ",
@@ -79,7 +79,7 @@ def test_each_figure_is_measured_once_for_the_same_weights(packages: Path, calle
     assert f"| `ngram-gum-open` | - | {100 * measured['syntaxgym']['sg_score']:.1f} | - |" in page
     suites = measured["syntaxgym"]["suites"]
     assert len(suites) == 34
-    assert f"; by suite: center_embed {100 * suites['center_embed']:.0f}, " in card
+    assert f"\n* SyntaxGym: % of items right by suite: center_embed {100 * suites['center_embed']:.0f}, " in card
 
     del called[:]
     figures = read_figures(packages / "ngram-gum-open")
