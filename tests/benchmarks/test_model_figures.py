@@ -11,7 +11,7 @@ from typing import Any
 import model_figures
 import pytest
 from model_card import CARD, model_card, read_figures
-from model_figures import BEGIN, END, FOLDERS, PAGE, Arguments, main, tables
+from model_figures import BEGIN, END, FOLDERS, MEASURES, PAGE, Arguments, main, tables
 
 from treelm.cli import run as run_treelm
 
@@ -58,8 +58,7 @@ def called(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 
 def test_each_figure_is_measured_once_for_the_same_weights(packages: Path, called: list[str]) -> None:
     assert main(Arguments(max_sentences=20)) == 0
-    assert called == ["evaluate", "evaluate", "syntaxgym", "reading", "gardenpath"]  # no files of BLiMP and EWT here;
-    # the chart parser predicts no words
+    assert called == ["evaluate", "evaluate", "syntaxgym", "reading", "gardenpath"]  # no files of BLiMP and EWT here
     card, page = (packages / "ngram-gum-open" / CARD).read_text(), model_figures.PAGE.read_text()
     measured = read_figures(packages / "ngram-gum-open")["measured"]
     for text in (
@@ -77,9 +76,10 @@ def test_each_figure_is_measured_once_for_the_same_weights(packages: Path, calle
     assert page.endswith(f"|\n\n{END}after\n")
     assert "| `chart-gum-open` | - | - | - | - | - | - | - |" in page
     assert f"| `ngram-gum-open` | - | {100 * measured['syntaxgym']['sg_score']:.1f} | - |" in page
-    suites = measured["syntaxgym"]["suites"]
-    assert len(suites) == 34
+    assert len(suites := measured["syntaxgym"]["suites"]) == 34
     assert f"\n* SyntaxGym: % of items right by suite: center_embed {100 * suites['center_embed']:.0f}, " in card
+    _, note = MEASURES["syntaxgym"].tell({**measured["syntaxgym"], "search": "rnng, beam 5/1; 3% of the words"})
+    assert note.startswith("SyntaxGym: beam 5/1; 3% of the words; % of items right by suite: center_embed ")
 
     del called[:]
     figures = read_figures(packages / "ngram-gum-open")
